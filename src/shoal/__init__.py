@@ -1,0 +1,50 @@
+"""shoal: make a language model shallower for a purpose.
+
+The names below are imported at first use, so that `import shoal` costs no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from shoal.core.version import __version__
+
+if TYPE_CHECKING:
+    from shoal.api import evaluate, export, load, prune, search
+    from shoal.config.run import RunConfig
+    from shoal.core.mask import Mask, Site
+    from shoal.core.plan import Plan
+
+_WHERE = {
+    "prune": "shoal.api",
+    "search": "shoal.api",
+    "load": "shoal.api",
+    "export": "shoal.api",
+    "evaluate": "shoal.api",
+    "Mask": "shoal.core.mask",
+    "Site": "shoal.core.mask",
+    "Plan": "shoal.core.plan",
+    "RunConfig": "shoal.config.run",
+}
+
+__all__ = [
+    "Mask",
+    "Plan",
+    "RunConfig",
+    "Site",
+    "__version__",
+    "evaluate",
+    "export",
+    "load",
+    "prune",
+    "search",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'shoal' has no attribute '{name}'")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m shoal`."""
+
+from shoal.cli.app import main
+
+main()

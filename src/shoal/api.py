@@ -1,0 +1,221 @@
+"""The same stages in Python: prune, search, load, export, evaluate.
+
+Example:
+    >>> import shoal
+    >>> result = shoal.prune("smollm2-135m", objective="margin", task="arc_easy", remove=5,
+    ...                      data_dir="embedded", out="pruned")       # doctest: +SKIP
+    >>> print(result.search.plan.mask)                                # doctest: +SKIP
+
+A transformers model object is accepted wherever a name is; pass its tokenizer with it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from shoal.config.run import RunConfig
+from shoal.core.errors import UsageError
+from shoal.core.mask import Mask
+from shoal.core.plan import Plan
+from shoal.evaluate.tasks import TaskSettings
+from shoal.models.dense import DenseModel
+from shoal.models.load import load_dense
+from shoal.pipeline.listener import Listener
+from shoal.pipeline.measure import Report, report
+from shoal.pipeline.prepare import Model, load_report, prepare, tokenisation
+from shoal.pipeline.prune import PruneResult, run_prune
+from shoal.pipeline.search import SearchResult, run_search
+from shoal.surgery.export import ExportReport
+from shoal.surgery.export import export as write
+from shoal.surgery.memory import shallow_model
+
+PlanLike: TypeAlias = Plan | Mask | str | Path
+"""A plan, a mask, or the path of a plan."""
+
+
+def prune(
+    model: Model,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    listener: Listener | None = None,
+    **options: Any,
+) -> PruneResult:
+    """Search for blocks to remove, write the checkpoint, and measure what was lost.
+
+    Args:
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        tokenizer: The tokenizer of a model object.
+        listener: Hears of the progress.
+        **options: The options of `RunConfig`, e.g. `objective="margin"`, `remove=7`, `out="dir"`.
+
+    Returns:
+        The plan, the checkpoint and the measurements.
+
+    Raises:
+        UsageError: If the request is wrong; before any long work.
+    """
+    model = _object(model, tokenizer)
+    request = prepare(_config(model, options), None if isinstance(model, str) else model)
+    return run_prune(request, listener or Listener())
+
+
+def search(
+    model: Model,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    listener: Listener | None = None,
+    **options: Any,
+) -> SearchResult:
+    """Search for blocks to remove; arguments as for `prune`.
+
+    Returns:
+        The plan, which also lies in the run folder, and what the search took.
+    """
+    model = _object(model, tokenizer)
+    named = None if isinstance(model, str) else model
+    request = prepare(_config(model, options), named, report=False)
+    return run_search(request, listener or Listener())
+
+
+def load(
+    model: Model,
+    *,
+    plan: PlanLike | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    any_model: bool = False,
+) -> PreTrainedModel:
+    """Load a model, without the blocks that a plan removes.
+
+    The result is an ordinary transformers model: it generates with a KV cache and can be saved.
+    A model object passed in is not changed; the pruned one shares its tensors.
+
+    Args:
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        plan: What to remove; None loads the dense model.
+        device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        dtype: `auto`, `float32`, `bfloat16` or `float16`.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+
+    Raises:
+        UsageError: If the plan was made for another model.
+    """
+    dense = load_dense(model, device=device, dtype=dtype)
+    if plan is None:
+        return dense.module
+    return shallow_model(dense, mask_for(dense, plan, any_model=any_model))
+
+
+def export(
+    model: Model,
+    plan: PlanLike,
+    out: str | Path,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    overwrite: bool = False,
+    any_model: bool = False,
+    **options: Any,
+) -> ExportReport:
+    """Write an ordinary checkpoint without the blocks that a plan removes, verified by reload.
+
+    Args:
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        plan: What to remove.
+        out: The folder to write.
+        device: Where the check runs.
+        dtype: The dtype of the check, and of weights that come from memory or a GGUF file.
+        overwrite: Replace an existing folder.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+        **options: Further arguments of `shoal.surgery.export.export`.
+
+    Raises:
+        UsageError: If the plan was made for another model, or the folder exists.
+        VerificationError: If the written checkpoint is not the masked model.
+    """
+    read = as_plan(plan)
+    dense = load_dense(model, device=device, dtype=dtype)
+    mask = mask_for(dense, read, any_model=any_model)
+    recorded = read if isinstance(read, Plan) else None
+    return write(dense, mask, Path(out), plan=recorded, overwrite=overwrite, **options)
+
+
+def evaluate(
+    model: Model,
+    tasks: str | Sequence[str],
+    *,
+    plan: PlanLike | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    speed: bool = True,
+    listener: Listener | None = None,
+    any_model: bool = False,
+    **options: Any,
+) -> Report:
+    """Measure a model on tasks, and a pruned one beside it if a plan is given.
+
+    Args:
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        tasks: Task names or files.
+        plan: Also measure the model without the blocks that it removes.
+        tokenizer: The tokenizer of a model object.
+        speed: Also time prefill and decode.
+        listener: Hears of the progress.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+        **options: `data_dir`, `limit`, `length`, `batch_tokens`, `bos`, `device`, `dtype`, `seed`.
+
+    Returns:
+        The measurements, the dense model first.
+    """
+    limit = options.pop("limit", None)
+    config = RunConfig.read({**options, "evaluate": tasks, "evaluate_limit": limit})
+    if not config.evaluate:
+        raise UsageError("name at least one task: --tasks wikitext2,arc_easy.")
+    read = None if plan is None else as_plan(plan)
+    data = [load_report(t, config.data_dir, limit) for t in config.evaluate]
+    model = _object(model, tokenizer)
+    listener = listener or Listener()
+    listener.stage("Loading the model")
+    dense = load_dense(model, device=config.device, dtype=config.dtype)
+    masks = {} if read is None else {"pruned": mask_for(dense, read, any_model=any_model)}
+    settings = TaskSettings(tokenisation(config), config.batch_tokens, config.length, limit)
+    return report(dense, masks, data, settings, listener, speed=speed, seed=config.seed)
+
+
+def as_plan(plan: PlanLike) -> Plan | Mask:
+    """Read a plan from its path."""
+    return plan if isinstance(plan, Plan | Mask) else Plan.load(plan)
+
+
+def mask_for(dense: DenseModel, plan: PlanLike, *, any_model: bool = False) -> Mask:
+    """The mask of a plan, checked against the model that it is to be applied to.
+
+    Raises:
+        UsageError: If the plan was made for another model.
+    """
+    plan = as_plan(plan)
+    mask = plan if isinstance(plan, Mask) else plan.mask
+    if mask.depth != dense.depth:
+        raise UsageError(
+            f"the plan is for a model with {mask.depth} blocks, but {dense.source.id} has "
+            f"{dense.depth}."
+        )
+    if isinstance(plan, Plan) and not any_model and plan.model.fingerprint != dense.fingerprint:
+        raise UsageError(
+            f"the plan was made for {plan.model.id} (fingerprint {plan.model.fingerprint}), but "
+            f"{dense.source.id} is another checkpoint ({dense.fingerprint}). If you mean it, pass "
+            "--any-model (any_model=True)."
+        )
+    return mask
+
+
+def _object(model: Model, tokenizer: PreTrainedTokenizerBase | None) -> Model:
+    """Join a model object with its tokenizer."""
+    if isinstance(model, PreTrainedModel):
+        return load_dense(model, tokenizer=tokenizer)
+    return model
+
+
+def _config(model: Model, options: dict[str, Any]) -> RunConfig:
+    return RunConfig.read({**options, **({"model": model} if isinstance(model, str) else {})})

@@ -1,0 +1,92 @@
+"""What people see: stages and progress on standard error, tables on standard output."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from shoal.core.evaluation import Evaluation
+from shoal.pipeline.listener import Listener
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Screen(Listener):
+    """Draws a run's progress: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._best = ""
+        self._total = self._done = 0
+        self._start = self._last = 0.0
+
+    def stage(self, text: str) -> None:
+        """A stage starts."""
+        err.print(f"[bold]{text}[/bold]")
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+        err.print(f"  {text}")
+
+    def work(self, total: int) -> None:
+        """A stretch of work starts."""
+        self._total, self._done, self._best = total, 0, ""
+        self._start = self._last = time.monotonic()
+        if err.is_terminal:
+            self._progress = Progress(
+                TextColumn("  "),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+                console=err,
+                transient=True,
+            )
+            self._progress.add_task("", total=total)
+            self._progress.start()
+
+    def advance(self, steps: int = 1) -> None:
+        """Some steps are done."""
+        self._done += steps
+        now = time.monotonic()
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], advance=steps, description=self._best)
+        elif now - self._last > 30 and self._done < self._total:
+            left = (now - self._start) / self._done * (self._total - self._done)
+            err.print(f"  {self._done} of {self._total}, about {left:.0f} s left {self._best}")
+            self._last = now
+
+    def best(self, evaluation: Evaluation) -> None:
+        """The best of the latest batch."""
+        self._best = f"best {evaluation.mask} loss {evaluation.mean:.4f}"
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], description=self._best)
+
+    def done(self) -> None:
+        """The stretch of work is over."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; columns keep their full width where output is not a terminal."""
+    drawn = Table(title=title, title_justify="left", title_style="bold")
+    for i, name in enumerate(header):
+        drawn.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    console = out if sys.stdout.isatty() else Console(width=200, highlight=False)
+    console.print(drawn)

@@ -1,0 +1,62 @@
+"""`shoal search`: the search alone; writes a run folder with the plan."""
+
+from typing import TYPE_CHECKING, Any
+
+from shoal.cli.common import merged
+from shoal.cli.options import with_config
+from shoal.config.run import RunConfig
+
+if TYPE_CHECKING:
+    from shoal.pipeline.search import SearchResult
+
+
+@with_config(RunConfig, leave_out=("model", "out", "overwrite", "evaluate", "evaluate_limit"))
+def search(model: str, /, *, json: bool = False, options: dict[str, Any]) -> None:
+    """Search for blocks to remove; writes plan, evaluations, config and environment.
+
+    Running it again with the same options goes on where it stopped.
+
+    Parameters
+    ----------
+    model
+        Hub id (org/name@revision), folder, GGUF file, or smollm2-135m.
+    json
+        Print the plan as JSON.
+    """
+    from shoal.cli.common import quiet_libraries
+    from shoal.cli.screen import Screen, out
+    from shoal.pipeline.prepare import prepare
+    from shoal.pipeline.search import run_search
+
+    quiet_libraries()
+    result = run_search(prepare(merged(model, options), report=False), Screen())
+    if json:
+        out.print_json(result.plan.model_dump_json())
+        return
+    print_plan(result)
+    out.print(f"run folder: {result.run_dir}")
+
+
+def print_plan(result: "SearchResult") -> None:
+    """Print what a search found and what it took."""
+    from shoal.cli.screen import out
+    from shoal.pipeline.search import duration
+
+    plan, passes = result.plan, result.passes
+    kept = ", ".join(map(str, plan.mask.kept))
+    out.print(f"removed: {', '.join(map(str, plan.mask.blocks))}  {plan.mask}", markup=False)
+    out.print(f"kept:    {kept}")
+    if plan.score is not None:
+        error = "" if plan.score.stderr is None else f" ± {plan.score.stderr:.4f}"
+        out.print(
+            f"{plan.objective}: {plan.score.mean:.4f}{error} (dense {plan.score.dense:.4f}), "
+            f"lower is better, {plan.score.examples} calibration examples"
+        )
+    if passes.blocks:
+        out.print(
+            f"{result.plan.evaluations} masks in {duration(result.seconds)} "
+            f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,} block passes, "
+            f"{passes.naive:,} one by one"
+        )
+    for mask in result.not_finite:
+        out.print(f"the loss of {mask} was not finite; it ranked last", markup=False)

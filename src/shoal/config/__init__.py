@@ -1,0 +1,1 @@
+"""The config tree: the one source of options for YAML, flags, Python and the docs."""

@@ -1,0 +1,166 @@
+"""The options of a run: what to prune, for which objective, how to search, where to write."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from shoal.config.base import Config, Named, pick
+from shoal.config.objectives import OBJECTIVES, NllConfig, ObjectiveConfig
+from shoal.config.searches import SEARCHES, GreedyConfig
+from shoal.core.errors import UsageError
+
+ObjectiveField = Annotated[
+    SerializeAsAny[ObjectiveConfig], BeforeValidator(lambda v: pick("objective", OBJECTIVES, v))
+]
+SearchField = Annotated[
+    SerializeAsAny[Named], BeforeValidator(lambda v: pick("search", SEARCHES, v))
+]
+
+
+def _integers(value: Any) -> Any:
+    """Read `0,29` or `0-2,29` as a tuple of integers."""
+    if isinstance(value, int):
+        return (value,)
+    if not isinstance(value, str):
+        return value
+    numbers: list[int] = []
+    for part in filter(None, (p.strip() for p in value.split(","))):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f'"{part}" is no block. Write block indices as 0,1,29 or 0-2,29.')
+        if int(last or first) < int(first):
+            raise ValueError(f'"{part}" runs backwards. Write the lower block first: {last}-{first}.')
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers)
+
+
+def _names(value: Any) -> Any:
+    """Read `a,b` or `a b` as a tuple of names."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+class ModelOptions(Config):
+    """Which model, and how to hold it."""
+
+    model: str | None = Field(
+        None, description="hub id (org/name@revision), folder, GGUF file, or smollm2-135m"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
+    dtype: str = Field("auto", description="auto (the checkpoint's), float32, bfloat16 or float16")
+    batch_tokens: int = Field(
+        2048, ge=1, description="positions per micro-batch; more is faster on large devices"
+    )
+
+
+class DataOptions(Config):
+    """Where data come from and how they are tokenised."""
+
+    data_dir: str | None = Field(
+        None, description="folder with one folder per task in the hub's schema, or 'embedded'"
+    )
+    length: int = Field(512, ge=2, description="tokens per block of text")
+    bos: Literal["auto", "always", "never"] = Field(
+        "auto", description="put BOS first: as the tokenizer does, always, or never"
+    )
+    allow_calibration_on_test: bool = Field(
+        False, description="calibrate on a benchmark's test split, which makes its score worthless"
+    )
+
+
+class RunConfig(ModelOptions, DataOptions):
+    """Everything that `shoal prune`, `shoal search` and `shoal run` do."""
+
+    objective: ObjectiveField = Field(NllConfig(), description="what the model must stay good at")
+    task: str | None = Field(
+        None, description="calibration data: a task (see shoal ls tasks) or a file"
+    )
+    split: str | None = Field(None, description="calibration split; the task's own by default")
+    limit: int | None = Field(
+        None, ge=1, description="calibration examples: blocks of text (32) or items (128)"
+    )
+    search: SearchField = Field(GreedyConfig(), description="how masks are searched")
+    remove: int | str | None = Field(None, description="blocks to remove: a count, or 20%")
+    protect: Annotated[tuple[int, ...], BeforeValidator(_integers)] = Field(
+        (), description="blocks that must stay, e.g. 0,29"
+    )
+    seed: int = Field(0, ge=0, description="seed of everything random")
+    budget_evaluations: int | None = Field(
+        None, ge=1, description="refuse searches that need more evaluations than this"
+    )
+    cache_memory: float | None = Field(
+        None, ge=0, description="GB for hidden states kept between rounds; default a fifth of free"
+    )
+    run_dir: Path | None = Field(None, description="folder of the run; resumes what lies there")
+    out: Path | None = Field(None, description="folder for the pruned checkpoint")
+    overwrite: bool = Field(False, description="replace the folder of the checkpoint")
+    evaluate: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        (), description="tasks to report on; the calibration task's report split by default"
+    )
+    evaluate_limit: int | None = Field(
+        None, ge=1, description="report examples per task: blocks of text (64) or items (all)"
+    )
+
+    @property
+    def calibration(self) -> str:
+        """The calibration task or file."""
+        return self.task or self.objective.default_task
+
+    @property
+    def expression(self) -> str:
+        """The objective as an expression, e.g. `margin:arc_easy`."""
+        return f"{self.objective.name}:{self.calibration}"
+
+    def num_removed(self, depth: int) -> int:
+        """How many blocks to remove from a model of `depth` blocks.
+
+        A percentage is taken of the depth, exactly, and rounded down.
+
+        Raises:
+            UsageError: If nothing was asked, the text is no number, or a share is under one block.
+        """
+        if self.remove is None:
+            raise UsageError("say how many blocks to remove: --remove 7, or --remove 20%.")
+        text = str(self.remove).strip()
+        try:
+            if not text.endswith("%"):
+                return int(text)
+            count = int(Fraction(text[:-1]) / 100 * depth)
+        except (ValueError, ZeroDivisionError) as error:
+            raise UsageError(
+                f'remove is "{text}", which is neither a count (7) nor a percentage (20%).'
+            ) from error
+        if count < 1:
+            raise UsageError(f"{text} of {depth} blocks is less than one block.")
+        return count
+
+    def require_model(self) -> str:
+        """The model.
+
+        Raises:
+            UsageError: If none was named.
+        """
+        if self.model is None:
+            raise UsageError(
+                'no model was named. Put "model: smollm2-135m" in the config, or give it first.'
+            )
+        return self.model
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a config file.
+
+    Raises:
+        UsageError: If it is missing or holds no mapping.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no config at {path}.")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{path} holds no options; write them as `key: value`, one a line.")
+    return values

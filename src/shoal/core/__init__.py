@@ -1,0 +1,1 @@
+"""Values that every other package shares; imports no torch."""

@@ -1,0 +1,3 @@
+"""The version of shoal, stated once."""
+
+__version__ = "0.1.0"

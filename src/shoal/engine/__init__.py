@@ -1,0 +1,1 @@
+"""Evaluating masks: shared passes, self-checks, the store, and the driver of searches."""

@@ -1,0 +1,134 @@
+"""The two ways to run a set of masks over one micro-batch: replayed blocks, or the whole model."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from shoal.core.mask import Mask
+from shoal.engine.states import StateCache
+from shoal.engine.trie import visits
+from shoal.models.batch import TokenBatch
+from shoal.models.dense import DenseModel
+from shoal.models.head import Head, LogitScorer, Scorer
+from shoal.models.masked import muted, skipped
+from shoal.models.replay import Replay
+
+
+@dataclass
+class Passes:
+    """How much work was done, in block passes over one micro-batch.
+
+    Attributes:
+        blocks: Block passes done.
+        naive: Block passes that one forward per mask would have done.
+        heads: Head passes done.
+    """
+
+    blocks: int = 0
+    naive: int = 0
+    heads: int = 0
+
+
+class Runner(Protocol):
+    """Runs masks over a micro-batch and yields, for each, what scores its rows."""
+
+    name: str
+    passes: Passes
+
+    def run(
+        self, index: int | None, batch: TokenBatch, masks: Sequence[Mask]
+    ) -> Iterator[tuple[Mask, Scorer]]:
+        """Run distinct masks, in an order of the runner's own.
+
+        Args:
+            index: Which micro-batch this is; states are kept under it. None keeps nothing.
+            batch: The micro-batch, on the model's device.
+            masks: The masks.
+        """
+        ...
+
+
+class ReplayRunner:
+    """Re-runs single blocks from shared hidden states.
+
+    Args:
+        dense: The model.
+        head: Its head.
+        cache_bytes: Memory for states kept between sets of masks, per micro-batch.
+    """
+
+    name = "replay"
+
+    def __init__(self, dense: DenseModel, head: Head, cache_bytes: int = 0) -> None:
+        self.dense, self.head = dense, head
+        self.replay = Replay(dense)
+        self.passes = Passes()
+        self._cache_bytes = cache_bytes
+        self._caches: dict[int, StateCache] = {}
+
+    def run(
+        self, index: int | None, batch: TokenBatch, masks: Sequence[Mask]
+    ) -> Iterator[tuple[Mask, Scorer]]:
+        """Run distinct masks depth first over their trie."""
+        cache = StateCache(0)
+        if index is not None:
+            cache = self._caches.setdefault(index, StateCache(self._cache_bytes))
+        cache.next_round()
+        captured = self.replay.capture(batch)
+        waiting: dict[int, Tensor] = {0: captured.entry}
+        for visit in visits(masks):
+            start = max(
+                (place for place, state in enumerate(visit.path) if state in waiting), default=0
+            )
+            hidden = waiting[visit.path[start]]
+            kept = cache.deepest(visit.path)
+            if kept is not None and kept[0] > start:
+                start, hidden = kept
+            waiting = {s: h for s, h in waiting.items() if s in visit.keep}
+            for place in range(start, len(visit.path)):
+                state = visit.path[place]
+                if place > start:
+                    layer = visit.mask.kept[place - 1]
+                    hidden = self.replay.run_block(layer, hidden, captured)
+                    self.passes.blocks += 1
+                    if place < len(visit.path) - 1:
+                        cache.offer(state, hidden)
+                if state in visit.keep:
+                    waiting[state] = hidden
+            waiting[0] = captured.entry
+            self.passes.naive += len(visit.mask.kept)
+            self.passes.heads += 1
+            yield visit.mask, self.head.score(hidden, batch.rows)
+
+
+class WholeRunner:
+    """Runs the model's own forward once per mask: slower, and right for every architecture.
+
+    Args:
+        dense: The model.
+        plain: Whether all blocks return a plain tensor, so that removed ones need not run.
+    """
+
+    name = "whole"
+
+    def __init__(self, dense: DenseModel, plain: bool) -> None:
+        self.dense = dense
+        self.passes = Passes()
+        self._masking: Callable = skipped if plain else muted  # type: ignore[type-arg]
+
+    def run(
+        self, index: int | None, batch: TokenBatch, masks: Sequence[Mask]
+    ) -> Iterator[tuple[Mask, Scorer]]:
+        """Run masks one after another."""
+        for mask in masks:
+            with self._masking(self.dense.blocks, mask), torch.inference_mode():
+                output = self.dense.module(**batch.forward_arguments(self.dense.dtype))
+            logits = output.logits.reshape(-1, output.logits.shape[-1])[batch.rows]
+            done = len(mask.kept) if self._masking is skipped else mask.depth
+            self.passes.blocks += done
+            self.passes.naive += len(mask.kept)
+            self.passes.heads += 1
+            yield mask, LogitScorer(logits)

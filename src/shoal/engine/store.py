@@ -1,0 +1,134 @@
+"""Evaluations on disk: sqlite in WAL mode, append only, shared by all searches on an objective.
+
+An evaluation is stored under a context (model, dtype, data, objective) and a mask. A batch is
+written in one transaction, so a killed process loses at most the batch in flight. Each batch is
+also noted before it starts, which lets a test (or a curious user) see that nothing is computed
+twice.
+"""
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from shoal.core import fingerprint
+from shoal.core.errors import UsageError
+from shoal.core.evaluation import Evaluation
+from shoal.core.mask import Mask
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS contexts (id TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS evaluations (
+    context TEXT NOT NULL REFERENCES contexts (id),
+    mask TEXT NOT NULL,
+    losses BLOB NOT NULL,
+    mean REAL,
+    stderr REAL,
+    created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (context, mask)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batches (
+    id INTEGER PRIMARY KEY, context TEXT NOT NULL, masks TEXT NOT NULL,
+    started TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, finished TEXT
+);
+"""
+
+
+class Store:
+    """Known evaluations of one context.
+
+    Args:
+        path: The sqlite file; None keeps everything in memory.
+        context: What the losses depend on besides the mask; a JSON value.
+        weights: Weights of the examples, to summarise stored losses.
+
+    Raises:
+        UsageError: If the file is not a store.
+    """
+
+    def __init__(
+        self, path: Path | None, context: dict[str, Any], weights: Sequence[float] | None = None
+    ) -> None:
+        self.context = fingerprint.of_json(context)
+        self._weights = weights
+        try:
+            self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(SCHEMA)
+            self._db.execute(
+                "INSERT OR IGNORE INTO contexts VALUES (?, ?)",
+                (self.context, json.dumps(context, sort_keys=True)),
+            )
+        except sqlite3.DatabaseError as error:
+            raise UsageError(f"{path} is not a store of evaluations: {error}.") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __len__(self) -> int:
+        query = "SELECT COUNT(*) FROM evaluations WHERE context = ?"
+        return int(self._db.execute(query, (self.context,)).fetchone()[0])
+
+    def get(self, mask: Mask) -> Evaluation | None:
+        """The stored evaluation of a mask, if there is one."""
+        row = self._db.execute(
+            "SELECT losses FROM evaluations WHERE context = ? AND mask = ?",
+            (self.context, str(mask)),
+        ).fetchone()
+        if row is None:
+            return None
+        losses = array("d")
+        losses.frombytes(row[0])
+        return Evaluation.of(mask, losses, self._weights)
+
+    def begin(self, masks: Iterable[Mask]) -> int:
+        """Note that a batch starts; returns its number."""
+        cursor = self._db.execute(
+            "INSERT INTO batches (context, masks) VALUES (?, ?)",
+            (self.context, json.dumps([str(m) for m in masks])),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def commit(self, batch: int, evaluations: Iterable[Evaluation]) -> None:
+        """Write the evaluations of a batch in one transaction."""
+        rows = [
+            (self.context, str(e.mask), array("d", e.losses).tobytes(), e.mean, e.stderr)
+            for e in evaluations
+        ]
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO evaluations (context, mask, losses, mean, stderr) "
+                "VALUES (?, ?, ?, ?, ?)",
+                rows,
+            )
+            self._db.execute(
+                "UPDATE batches SET finished = CURRENT_TIMESTAMP WHERE id = ?", (batch,)
+            )
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
+    def batches(self) -> list[tuple[list[str], bool]]:
+        """Every batch ever started in this context: its masks, and whether it finished."""
+        rows = self._db.execute(
+            "SELECT masks, finished IS NOT NULL FROM batches WHERE context = ? ORDER BY id",
+            (self.context,),
+        )
+        return [(json.loads(masks), bool(done)) for masks, done in rows]

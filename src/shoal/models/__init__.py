@@ -1,0 +1,1 @@
+"""Loading a causal LM, finding its blocks, and re-running them."""

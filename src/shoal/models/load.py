@@ -1,0 +1,141 @@
+"""Loading a dense model from a hub id, a folder, a GGUF file, or a model object."""
+
+import logging
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils.quantization_config import GgufConfig
+
+from shoal.core.errors import MissingDependencyError, UsageError
+from shoal.models.dense import DenseModel
+from shoal.models.device import DTYPES, pick_device, pick_dtype
+from shoal.models.discover import check_causal
+from shoal.models.source import Source, resolve
+
+log = logging.getLogger(__name__)
+
+
+def load_config(source: Source) -> PreTrainedConfig:
+    """Read the config and refuse what is not a causal LM, before any weight is read.
+
+    Raises:
+        UsageError: If the config cannot be read or is not that of a causal LM.
+        MissingDependencyError: If a GGUF file needs packages that are not installed.
+    """
+    try:
+        if source.gguf:
+            config = AutoConfig.from_pretrained(source.folder, gguf_file=source.gguf)
+        else:
+            config = AutoConfig.from_pretrained(source.folder)
+    except ImportError as error:
+        raise _needs_gguf(source) from error
+    except (ValueError, OSError, KeyError) as error:
+        raise UsageError(
+            f"{source.id}: the config cannot be read: {str(error).strip().splitlines()[0]}"
+        ) from error
+    check_causal(config)
+    return config
+
+
+def load_dense(
+    model: "str | PreTrainedModel | DenseModel | Source",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    config: PreTrainedConfig | None = None,
+) -> DenseModel:
+    """Load a dense model.
+
+    Args:
+        model: A hub id (`org/name@revision`), a folder, a GGUF file, an embedded model's name, a
+            resolved source, or a model object, which is used as it is.
+        device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        dtype: `auto` (the checkpoint's; bfloat16 for dequantised weights where that is fast),
+            `float32`, `bfloat16` or `float16`.
+        tokenizer: Used instead of the checkpoint's own.
+        config: The config, when it was read before.
+
+    Returns:
+        The model in eval mode, with its blocks found.
+
+    Raises:
+        UsageError: If there is no such model, or it is not a causal LM.
+        UnsupportedModelError: If its blocks cannot be told.
+    """
+    if isinstance(model, DenseModel):
+        return model
+    if isinstance(model, PreTrainedModel):
+        name = model.config.name_or_path or type(model).__name__
+        return DenseModel(model, tokenizer, Source("object", name, None))
+    source = model if isinstance(model, Source) else resolve(model)
+    config = config or load_config(source)
+    where = pick_device(device)
+    own = None if source.gguf else _checkpoint_dtype(config)
+    chosen = pick_dtype(dtype, where, own)
+    arguments: dict[str, Any] = {"use_safetensors": True}
+    if source.gguf:
+        # Packed weights are no matrices that blocks, heads and checkpoints could share.
+        arguments = {
+            "gguf_file": source.gguf,
+            "quantization_config": GgufConfig(dequantize=True),
+        }
+    try:
+        module = AutoModelForCausalLM.from_pretrained(
+            source.folder, config=config, dtype=chosen, **arguments
+        )
+    except ImportError as error:
+        if source.gguf:
+            raise _needs_gguf(source) from error
+        raise
+    if source.gguf:
+        _forget_quantisation(module)
+    module.to(where)
+    if tokenizer is None:
+        tokenizer = load_tokenizer(source)
+    return DenseModel(module, tokenizer, source)
+
+
+def load_tokenizer(source: Source) -> PreTrainedTokenizerBase | None:
+    """The tokenizer of a checkpoint, or None where it has none."""
+    arguments = {"gguf_file": source.gguf} if source.gguf else {}
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source.folder, **arguments
+        )
+    except (OSError, ValueError, KeyError) as error:
+        log.info("no tokenizer in %s: %s", source.id, error)
+        return None
+    return tokenizer
+
+
+def _checkpoint_dtype(config: PreTrainedConfig) -> torch.dtype:
+    own = getattr(config, "dtype", None)
+    if isinstance(own, str):
+        own = DTYPES.get(own)
+    return own if isinstance(own, torch.dtype) else torch.float32
+
+
+def _forget_quantisation(module: PreTrainedModel) -> None:
+    """Make a dequantised model an ordinary one: its tensors are plain, its config should say so."""
+    for owner in (module.config, module):
+        for name in ("quantization_config", "hf_quantizer", "quantization_method"):
+            if hasattr(owner, name):
+                delattr(owner, name)
+    if hasattr(module, "is_quantized"):
+        module.is_quantized = False
+
+
+def _needs_gguf(source: Source) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"reading the GGUF file {source.gguf} needs the packages gguf, accelerate, sentencepiece "
+        'and protobuf. Install them with: pip install "shoal[demo]"'
+    )

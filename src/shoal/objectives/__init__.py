@@ -1,0 +1,1 @@
+"""Calibration objectives: per-example losses of a masked model, lower is better."""

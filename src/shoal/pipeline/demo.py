@@ -1,0 +1,101 @@
+"""The demo: one model, two objectives, both checkpoints, one table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.config.run import RunConfig
+from shoal.core.mask import Mask
+from shoal.core.plan import Plan
+from shoal.evaluate.tasks import TaskSettings
+from shoal.models.load import load_dense
+from shoal.pipeline.listener import Listener
+from shoal.pipeline.measure import Report, report
+from shoal.pipeline.prepare import Prepared, check_output, load_report, prepare, tokenisation
+from shoal.pipeline.prune import save_report, with_disk_bytes, write_checkpoint
+from shoal.pipeline.search import run_search
+
+# Sizes that two cores search in a few minutes; a serious run takes ten times as much.
+LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 32, 24, 300
+
+OBJECTIVES = {"perplexity": ("nll", "wikitext2", BLOCKS), "margin": ("margin", "arc_easy", ITEMS)}
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo made.
+
+    Attributes:
+        report: Dense and both pruned models side by side.
+        report_file: The same as JSON.
+        folders: Name -> checkpoint.
+    """
+
+    report: Report
+    report_file: Path
+    folders: dict[str, Path]
+
+
+def run_demo(
+    out: Path,
+    *,
+    remove: int = 5,
+    model: str = "smollm2-135m",
+    dtype: str = "auto",
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> DemoResult:
+    """Prune a model for perplexity and for a task margin, and compare.
+
+    Args:
+        out: Folder for everything that is written.
+        remove: Blocks to remove.
+        model: The model.
+        dtype: The dtype of search, checkpoints and report.
+        overwrite: Replace the checkpoints of an earlier demo.
+        listener: Hears of the progress.
+    """
+    listener = listener or Listener()
+    requests: dict[str, Prepared] = {}
+    for name, (objective, task, limit) in OBJECTIVES.items():
+        folder = out / f"pruned-for-{name}"
+        config = RunConfig.read(
+            {
+                "model": model,
+                "objective": objective,
+                "task": task,
+                "limit": limit,
+                "length": LENGTH,
+                "data_dir": "embedded",
+                "remove": remove,
+                "dtype": dtype,
+                "run_dir": out / "runs" / name,
+                "out": folder,
+                "overwrite": overwrite,
+            }
+        )
+        check_output(folder, overwrite)
+        requests[f"pruned for {name}"] = prepare(config, report=False)
+    first = next(iter(requests.values()))
+    data = [load_report(task, "embedded", REPORT_ITEMS) for _, task, _ in OBJECTIVES.values()]
+    listener.stage(f"Loading {model}")
+    dense = load_dense(first.model, dtype=dtype, config=first.hf_config)
+    plans: dict[str, Plan] = {}
+    masks: dict[str, Mask] = {}
+    for name, request in requests.items():
+        plans[name] = run_search(request, listener, dense).plan
+        masks[name] = plans[name].mask
+        listener.note(f"{name}: removes {masks[name]}")
+    settings = TaskSettings(
+        tokenisation(first.config), first.config.batch_tokens, LENGTH, REPORT_BLOCKS
+    )
+    measured = report(dense, masks, data, settings, listener)
+    folders: dict[str, Path] = {}
+    for name, request in requests.items():
+        folder = folders[name] = request.config.out or out
+        written = write_checkpoint(
+            dense, plans[name], folder, measured, request.config, listener, name
+        )
+        measured = with_disk_bytes(measured, name, written.bytes)
+    report_file = out / "report.json"
+    save_report(measured, report_file)
+    return DemoResult(measured, report_file, folders)

@@ -1,0 +1,90 @@
+"""The folder of a run: its resolved config, plan, evaluations and environment."""
+
+import json
+import os
+import platform
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shoal.config.run import RunConfig
+from shoal.core.errors import UsageError
+from shoal.core.version import __version__
+
+CONFIG, PLAN, STORE, ENVIRONMENT = (
+    "config.yaml",
+    "plan.json",
+    "evaluations.sqlite",
+    "environment.json",
+)
+
+PACKAGES = ("torch", "transformers", "safetensors", "numpy", "pydantic", "tokenizers", "datasets")
+
+# Where something is written, or how fast, does not change what is found.
+FREE = {"out", "overwrite", "run_dir", "evaluate", "evaluate_limit", "cache_memory"}
+
+
+def default_folder(config: RunConfig, model_name: str) -> Path:
+    """Where a run is kept when no folder is named."""
+    parts = [Path(model_name).name, config.objective.name, Path(config.calibration).stem]
+    parts += [config.search.name, f"remove-{config.remove}"]
+    return Path("runs") / re.sub(r"[^\w.%-]+", "-", "-".join(parts))
+
+
+def resolved(config: RunConfig, model_name: str) -> dict[str, Any]:
+    """The config with everything written out, ready for YAML."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    return {"model": model_name, **{k: v for k, v in values.items() if k != "model"}}
+
+
+def open_folder(folder: Path, config: RunConfig, model_name: str) -> None:
+    """Create a run folder, or check that the one there belongs to the same run.
+
+    Raises:
+        UsageError: If it holds a run with other options.
+    """
+    wanted = resolved(config, model_name)
+    path = folder / CONFIG
+    if path.is_file():
+        there = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        keys = sorted((set(there) | set(wanted)) - FREE)
+        differing = [k for k in keys if there.get(k) != wanted.get(k)]
+        if differing:
+            key = differing[0]
+            raise UsageError(
+                f"{folder} holds another run: its {key} is {there.get(key)!r}, not "
+                f"{wanted.get(key)!r}. Choose another --run-dir, or delete that folder."
+            )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not the folder of a run. Choose another.")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+    _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and command: what a reader needs to run this again."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "shoal": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "packages": versions,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,1 @@
+"""Search algorithms: torch-free generators that propose masks and receive evaluations."""

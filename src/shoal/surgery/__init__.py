@@ -1,0 +1,1 @@
+"""Turning a mask into an ordinary checkpoint: config, tensors, files, verification."""

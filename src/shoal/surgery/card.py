@@ -1,0 +1,127 @@
+"""The model card of a pruned checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from shoal.core.mask import Mask
+from shoal.core.plan import Plan
+from shoal.core.version import __version__
+
+_LOAD = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH_OR_HUB_ID")
+tokenizer = AutoTokenizer.from_pretrained("PATH_OR_HUB_ID")
+```
+
+Neither shoal nor remote code is needed."""
+
+_LIMITS = """\
+The blocks were chosen for one objective. Abilities that it does not measure may be lost, and text
+that is generated token by token usually suffers more than single answers. Nothing was trained
+after the removal. The limits and biases of the dense model remain."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the results table; both numbers come from the same code.
+
+    Attributes:
+        name: Task and metric, e.g. `arc_easy, accuracy`.
+        dense: The dense model's number.
+        pruned: The pruned model's number.
+    """
+
+    name: str
+    dense: float
+    pruned: float
+
+
+def model_card(
+    dense_id: str,
+    revision: str | None,
+    mask: Mask,
+    plan: Plan | None,
+    parameters_before: int,
+    parameters_after: int,
+    results: Sequence[Result] | None = None,
+    licence: str | Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Write a model card in Markdown, with metadata for the hub.
+
+    Args:
+        dense_id: Hub id of the dense model, or another name for it; only a hub id is linked.
+        revision: Its commit.
+        mask: The removed blocks.
+        plan: How they were found, if that is known.
+        parameters_before: Parameters of the dense model.
+        parameters_after: Parameters of the pruned model.
+        results: Measured numbers.
+        licence: The dense model's licence, or its licence fields.
+        notes: Further sentences on the weights.
+    """
+    metadata: dict[str, Any] = {}
+    if licence:
+        metadata |= {"license": licence} if isinstance(licence, str) else dict(licence)
+    if "/" in dense_id:
+        metadata["base_model"] = dense_id
+    metadata |= {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["pruning", "depth-pruning", "shoal"],
+    }
+    name = dense_id.rpartition("/")[2]
+    kept, removed = len(mask.kept), mask.num_blocks
+    saved = 1 - parameters_after / max(parameters_before, 1)
+    at = f" at revision `{revision}`" if revision else ""
+    parts = [
+        "---\n" + yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) + "---",
+        f"# {name} without {removed} of {mask.depth} blocks",
+        f"`{dense_id}`{at}, with {removed} transformer blocks removed by shoal {__version__}.",
+        "Blocks are counted from 0, as in the dense model.",
+        f"| | |\n|---|---|\n| removed | {_listed(mask.blocks)} |\n| kept | {_listed(mask.kept)} |\n"
+        f"| blocks | {mask.depth} -> {kept} |\n"
+        f"| parameters | {parameters_before:,} -> {parameters_after:,} ({-saved:+.1%}) |",
+        *notes,
+        *_how(plan),
+        *_table(results),
+        "## How to load it\n\n" + _LOAD,
+        "## Limits\n\n" + _LIMITS,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _listed(blocks: Sequence[int]) -> str:
+    return ", ".join(map(str, blocks)) or "none"
+
+
+def _how(plan: Plan | None) -> list[str]:
+    if plan is None:
+        return []
+    rows: list[tuple[str, Any]] = [("objective", plan.objective)]
+    if plan.search:
+        rows.append(("search", ", ".join(f"{k}={v}" for k, v in plan.search.items())))
+    if plan.data:
+        rows.append(("calibration data", ", ".join(f"{k}={v}" for k, v in plan.data.items())))
+    if plan.score:
+        dense = "" if plan.score.dense is None else f", dense {plan.score.dense:.4f}"
+        rows.append(("loss", f"{plan.score.mean:.4f}{dense}, {plan.score.examples} examples"))
+    rows += [("masks evaluated", plan.evaluations), ("seed", plan.seed)]
+    body = "\n".join(f"| {name} | {value} |" for name, value in rows if value is not None)
+    return ["## How the blocks were chosen\n\n| | |\n|---|---|\n" + body]
+
+
+def _table(results: Sequence[Result] | None) -> list[str]:
+    if not results:
+        return []
+    lines = [
+        f"| {r.name} | {r.dense:.4f} | {r.pruned:.4f} | {r.pruned - r.dense:+.4f} |"
+        for r in results
+    ]
+    head = "| | dense | pruned | difference |\n|---|---|---|---|\n"
+    return ["## Results\n\n" + head + "\n".join(lines)]

@@ -1,0 +1,129 @@
+"""Checking that a written folder is the masked dense model, by loading it the ordinary way.
+
+The reference is the dense model with its removed blocks muted: they run, and what they did to the
+hidden state is discarded, so that caches and states between blocks are those of the real model.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from shoal.core.errors import VerificationError
+from shoal.core.mask import Mask
+from shoal.models.dense import DenseModel
+from shoal.models.discover import depth_of
+from shoal.models.masked import muted
+from shoal.surgery.probe import greedy, logits_of, probe_tokens
+
+log = logging.getLogger(__name__)
+
+TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
+"""Largest logit difference that passes, relative to the largest logit, by dtype.
+
+The arithmetic is normally the same to the bit. The margins are a few rounding errors of the dtype,
+carried through the depth of a model, for kernels that choose another order of summation.
+"""
+
+
+def check_reload(
+    folder: Path,
+    dense: DenseModel,
+    mask: Mask,
+    *,
+    batch_sizes: Sequence[int] = (1, 2),
+    new_tokens: int = 8,
+    tolerance: float | None = None,
+) -> dict[str, float | bool]:
+    """Load a folder without shoal's help and compare it with the masked dense model.
+
+    Args:
+        folder: The checkpoint.
+        dense: The dense model. It is left as it was.
+        mask: The blocks that the checkpoint leaves out.
+        batch_sizes: Batch sizes to compare logits at.
+        new_tokens: Greedy tokens to compare, with and without a KV cache.
+        tolerance: Largest relative logit difference; None takes that of the dtype.
+
+    Returns:
+        What was measured: `max_logit_difference`, `relative_logit_difference`, `same_tokens_cached`
+        and `same_tokens_uncached`.
+
+    Raises:
+        VerificationError: If keys are left over, logits differ, or generation differs.
+    """
+    model = _reload(folder, dense, mask)
+    allowed = TOLERANCE.get(dense.dtype, 1e-4) if tolerance is None else tolerance
+    worst, relative = 0.0, 0.0
+    for batch in batch_sizes:
+        tokens = probe_tokens(dense, batch, new_tokens)
+        with muted(dense.blocks, mask):
+            expected = logits_of(dense.module, tokens)
+        difference = (logits_of(model, tokens) - expected).abs().max().item()
+        scaled = difference / max(expected.abs().max().item(), 1e-12)
+        if not scaled <= allowed:
+            raise VerificationError(
+                f"the written model is not the masked dense model: at batch size {batch} its "
+                f"logits differ by {difference:.3g} ({scaled:.3g} of the largest, allowed "
+                f"{allowed:.3g}). The result is not kept. Please report this model type: "
+                f"{dense.config.model_type}."
+            )
+        worst, relative = max(worst, difference), max(relative, scaled)
+    checks: dict[str, float | bool] = {
+        "max_logit_difference": worst,
+        "relative_logit_difference": relative,
+    }
+    if new_tokens and dense.module.can_generate():
+        checks |= _compare_generation(model, dense, mask, new_tokens)
+    return checks
+
+
+def _reload(folder: Path, dense: DenseModel, mask: Mask) -> PreTrainedModel:
+    auto: Any = AutoModelForCausalLM
+    model, report = auto.from_pretrained(
+        folder,
+        dtype=dense.dtype,
+        attn_implementation=dense.config._attn_implementation,
+        output_loading_info=True,
+    )
+    wrong = {name: sorted(map(str, keys)) for name, keys in report.items() if keys}
+    if wrong:
+        listed = "; ".join(f"{name}: {', '.join(keys[:3])}" for name, keys in wrong.items())
+        raise VerificationError(
+            f"the written model does not load cleanly ({listed}). The result is not kept."
+        )
+    if depth_of(model.config) != len(mask.kept):
+        raise VerificationError(
+            f"the written model has {depth_of(model.config)} blocks, not {len(mask.kept)}. "
+            "The result is not kept."
+        )
+    loaded: PreTrainedModel = model.to(dense.device).eval()
+    return loaded
+
+
+def _compare_generation(
+    model: PreTrainedModel, dense: DenseModel, mask: Mask, new_tokens: int
+) -> dict[str, float | bool]:
+    tokens = probe_tokens(dense, 1, new_tokens)
+    with muted(dense.blocks, mask):
+        references = {
+            cached: greedy(dense.module, tokens, new_tokens, use_cache=cached)
+            for cached in (True, False)
+        }
+    if not torch.equal(references[True], references[False]):
+        log.info("the dense model itself generates other tokens with a KV cache than without")
+    checks: dict[str, float | bool] = {}
+    for cached, name in ((True, "cached"), (False, "uncached")):
+        found = greedy(model, tokens, new_tokens, use_cache=cached)
+        if not any(torch.equal(found, reference) for reference in references.values()):
+            raise VerificationError(
+                f"the written model generates other tokens than the masked dense model, {name}: "
+                f"{found[0, tokens.shape[1] :].tolist()} instead of "
+                f"{references[cached][0, tokens.shape[1] :].tolist()}. The result is not kept. "
+                f"Please report this model type: {dense.config.model_type}."
+            )
+        checks[f"same_tokens_{name}"] = True
+    return checks

@@ -1,0 +1,1 @@
+"""What tests of shoal, and of code that uses it, need: tiny models and their tokenizer."""

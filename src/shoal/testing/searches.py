@@ -1,0 +1,224 @@
+"""What every search must do: a suite to subclass in the tests of one.
+
+    from shoal.testing.searches import SearchConformance
+
+    class TestMySearch(SearchConformance):
+        @pytest.fixture
+        def config(self):
+            return MySearchConfig(samples=50)
+
+The problems are small: at most 8 blocks, at most 70 masks of k units. A config should leave the
+search room to look at all of them where it may.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, nan
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from shoal.config.base import Named
+from shoal.core.mask import Mask
+from shoal.core.space import SearchSpace
+from shoal.engine.driver import Outcome, drive
+from shoal.engine.store import Store
+from shoal.testing.landscapes import (
+    Additive,
+    Broken,
+    Landscape,
+    LandscapeEvaluator,
+    Pairwise,
+    Stopped,
+    optimum,
+)
+
+DEPTH = 8
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A search that ran to its end: what it found, and the evaluator that it asked."""
+
+    outcome: Outcome
+    evaluator: LandscapeEvaluator
+
+    @property
+    def mask(self) -> Mask:
+        """The mask that the search returned."""
+        return self.outcome.best.mask
+
+    @property
+    def asked(self) -> set[Mask]:
+        """All masks that the search asked for, the dense one included."""
+        return {mask for masks in self.evaluator.asked for mask in masks}
+
+
+def solve(
+    config: Named,
+    landscape: Landscape,
+    *,
+    k: int = 3,
+    seed: int = 0,
+    space: SearchSpace | None = None,
+    **evaluator: Any,
+) -> Solved:
+    """Run a search on a landscape.
+
+    Args:
+        config: Which search.
+        landscape: The losses.
+        k: How many units to remove.
+        seed: Seed of the search.
+        space: What may be removed; every block by default.
+        **evaluator: Arguments of `LandscapeEvaluator`.
+    """
+    answers: Any = LandscapeEvaluator(landscape, **evaluator)
+    space = space or SearchSpace.of_blocks(landscape.depth)
+    return Solved(drive(config, space, k, seed, answers), answers)
+
+
+def no_neighbours(mask: Mask) -> bool:
+    """A constraint for tests: two consecutive blocks never go together."""
+    return all(after - before > 1 for before, after in pairwise(mask.blocks))
+
+
+class SearchConformance:
+    """Tests that every search must pass; override the fixture `config`.
+
+    Attributes:
+        separable_optimum: Whether the search promises the best mask where removals do not
+            interact.
+        pairwise_optimum: Whether it promises the best mask of any landscape.
+        first_of_ties: Whether the search promises, where all masks tie, the one whose units come
+            first.
+    """
+
+    separable_optimum: ClassVar[bool] = True
+    pairwise_optimum: ClassVar[bool] = False
+    first_of_ties: ClassVar[bool] = True
+
+    @pytest.fixture
+    def config(self) -> Named:
+        """The search under test."""
+        raise NotImplementedError("override the fixture `config` of SearchConformance")
+
+    @pytest.fixture
+    def store_path(self, tmp_path: Path) -> Iterator[Path]:
+        """Where a store can be written."""
+        yield tmp_path / "store.sqlite"
+
+    @pytest.mark.parametrize("k", [1, 2, 4, DEPTH - 1])
+    def test_removes_exactly_k_units(self, config: Named, k: int) -> None:
+        """The result removes what was asked, no more and no less."""
+        solved = solve(config, Pairwise.random(DEPTH), k=k)
+        assert solved.mask.num_blocks == len(solved.mask) == k
+
+    @pytest.mark.parametrize("protect", [(0,), (0, DEPTH - 1), (1, 2, 5)])
+    def test_never_touches_protected_units(self, config: Named, protect: tuple[int, ...]) -> None:
+        """Neither the result nor any mask on the way removes a protected block."""
+        additive = Additive.random(DEPTH)
+        cheap = tuple(
+            tuple(-1.0 if i in protect else c for i, c in enumerate(row)) for row in additive.costs
+        )
+        space = SearchSpace.of_blocks(DEPTH, protect)
+        solved = solve(config, Additive(cheap), space=space)
+        assert all(not set(mask.blocks) & set(protect) for mask in solved.asked)
+
+    def test_removes_all_that_is_not_protected(self, config: Named) -> None:
+        """A problem with a single answer gets that answer."""
+        space = SearchSpace.of_blocks(DEPTH, range(2, DEPTH))
+        assert solve(config, Additive.random(DEPTH), k=2, space=space).mask == Mask.of(DEPTH, (0, 1))
+
+    def test_satisfies_the_constraint(self, config: Named) -> None:
+        """The result is a mask that the architecture allows, even where another would be better."""
+        space = SearchSpace.of_blocks(DEPTH, constraint=no_neighbours)
+        landscape = Additive(((0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0),))
+        solved = solve(config, landscape, k=3, space=space)
+        assert space.is_valid(solved.mask)
+        assert solved.mask.num_blocks == 3
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_same_seed_same_masks(self, config: Named, seed: int) -> None:
+        """Everything that is asked follows from the seed and the losses."""
+        landscape = Pairwise.random(DEPTH, seed)
+        first, second = (solve(config, landscape, seed=seed) for _ in range(2))
+        assert first.evaluator.asked == second.evaluator.asked
+        assert first.outcome == second.outcome
+
+    def test_resumes_from_a_store(self, config: Named, store_path: Path) -> None:
+        """Stopped in any batch and started again, it computes only what is missing.
+
+        The result is that of a search that was never stopped.
+        """
+        landscape = Pairwise.random(DEPTH, 5)
+        whole = solve(config, landscape)
+        for stop in range(len(whole.evaluator.runs)):
+            with Store(store_path, {"stop": stop}) as store:
+                with pytest.raises(Stopped):
+                    solve(config, landscape, store=store, stop_after=stop)
+                known = len(store)
+            with Store(store_path, {"stop": stop}) as store:
+                again = solve(config, landscape, store=store)
+                assert again.outcome == whole.outcome
+                assert known + again.evaluator.computed == whole.evaluator.computed == len(store)
+                finished = [mask for masks, done in store.batches() if done for mask in masks]
+                assert len(finished) == len(set(finished))
+
+    def test_a_finished_search_costs_nothing(self, config: Named, store_path: Path) -> None:
+        """Run again on its own store, it computes no mask."""
+        landscape = Pairwise.random(DEPTH, 6)
+        with Store(store_path, {}) as store:
+            first = solve(config, landscape, store=store)
+            second = solve(config, landscape, store=store)
+        assert second.evaluator.runs == []
+        assert second.outcome == first.outcome
+
+    def test_returns_a_mask_that_it_has_seen(self, config: Named) -> None:
+        """The result has been evaluated, and no evaluated mask of k units is better."""
+        for seed in range(4):
+            solved = solve(config, Pairwise.random(DEPTH, seed), seed=seed)
+            searched = [m for masks in solved.evaluator.asked[1:-1] for m in masks]
+            assert solved.mask in searched
+            known = (solved.evaluator.known(m) for m in searched if len(m) == 3)
+            assert solved.outcome.best.mean == min(e.mean for e in known if e is not None)
+
+    def test_ties(self, config: Named) -> None:
+        """Where all masks tie, some mask is found, the first where the search promises it."""
+        solved = solve(config, Additive.flat(DEPTH))
+        assert solved.mask.num_blocks == 3
+        if self.first_of_ties:
+            assert solved.mask == Mask.of(DEPTH, (0, 1, 2))
+
+    @pytest.mark.parametrize("value", [nan, inf, -inf])
+    def test_losses_that_are_not_finite_rank_last(self, config: Named, value: float) -> None:
+        """A mask without a finite loss is not chosen while there is another."""
+        solved = solve(config, Broken.at(Additive.random(DEPTH), (0, 3), value))
+        assert solved.outcome.best.finite
+        assert not set(solved.mask.blocks) & {0, 3}
+
+    def test_nothing_finite(self, config: Named) -> None:
+        """Where no loss is finite, the search still ends, with a mask of k units."""
+        landscape = Broken.at(Additive.random(DEPTH), range(DEPTH))
+        assert solve(config, landscape).mask.num_blocks == 3
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_separable_optimum(self, config: Named, seed: int) -> None:
+        """Where removals do not interact, the brute-force optimum is found."""
+        if not self.separable_optimum:
+            pytest.skip("this search does not promise the optimum of a separable landscape")
+        landscape = Additive.random(DEPTH, seed)
+        best = optimum(landscape, SearchSpace.of_blocks(DEPTH), 3)
+        assert solve(config, landscape, seed=seed).mask == best.mask
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_pairwise_optimum(self, config: Named, seed: int) -> None:
+        """The brute-force optimum is found, whatever the interactions; or never beaten."""
+        landscape = Pairwise.random(DEPTH, seed)
+        best = optimum(landscape, SearchSpace.of_blocks(DEPTH), 3)
+        solved = solve(config, landscape, seed=seed)
+        assert solved.outcome.best.mean >= best.mean
+        if self.pairwise_optimum:
+            assert solved.outcome.best.mean == best.mean

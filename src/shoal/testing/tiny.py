@@ -1,0 +1,116 @@
+"""Tiny random causal LMs of many families, built without any file or network."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from shoal.core.errors import unknown_name
+from shoal.testing.families import BASE, FAMILIES
+from shoal.testing.tokenizer import tiny_tokenizer
+
+__all__ = ["TINY_FAMILIES", "save_tiny", "tiny_config", "tiny_model", "tiny_tokenizer"]
+
+TINY_FAMILIES: tuple[str, ...] = tuple(FAMILIES)
+"""The families that `tiny_model` can build."""
+
+NOISE = 0.15
+"""Standard deviation of what is added to every weight, so that every block matters."""
+
+_DROPOUTS = (
+    "attention_dropout",
+    "dropout",
+    "hidden_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
+)
+
+
+def tiny_config(family: str, *, depth: int = 6) -> PreTrainedConfig:
+    """The config of a tiny model.
+
+    Args:
+        family: One of `TINY_FAMILIES`.
+        depth: Number of blocks.
+
+    Raises:
+        UsageError: If there is no such family.
+    """
+    if family not in FAMILIES:
+        raise unknown_name("family", family, FAMILIES)
+    fields: dict[str, Any] = copy.deepcopy(BASE | FAMILIES[family](depth))
+    config = AutoConfig.for_model(family, num_hidden_layers=depth, **_taken(family, fields))
+    for name in _DROPOUTS:
+        if hasattr(config, name):
+            setattr(config, name, 0.0)
+    return config
+
+
+def _taken(family: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields that the family has, so that a config holds nothing foreign."""
+    plain = AutoConfig.for_model(family)
+    own = FAMILIES[family](2)
+    return {name: v for name, v in fields.items() if name in own or hasattr(plain, name)}
+
+
+def tiny_model(family: str, *, depth: int = 6, seed: int = 0) -> PreTrainedModel:
+    """Build a tiny model: hidden size 32, vocabulary 128, 4 heads, float32, eval mode.
+
+    The same arguments give the same weights. Skipping any of its blocks changes the logits.
+
+    Args:
+        family: One of `TINY_FAMILIES`.
+        depth: Number of blocks.
+        seed: Seed of the weights.
+
+    Raises:
+        UsageError: If there is no such family.
+    """
+    config = tiny_config(family, depth=depth)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        auto: Any = AutoModelForCausalLM
+        model: PreTrainedModel = auto.from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(NOISE * torch.randn_like(parameter))
+            for _, buffer in _stored_buffers(model):
+                buffer.add_(NOISE * torch.randn_like(buffer))
+    model.train(False)
+    return model
+
+
+def _stored_buffers(model: PreTrainedModel) -> list[tuple[str, torch.Tensor]]:
+    stored = model.state_dict().keys()
+    return [(n, b) for n, b in model.named_buffers() if n in stored and b.is_floating_point()]
+
+
+def save_tiny(
+    family: str,
+    folder: Path,
+    *,
+    depth: int = 6,
+    tokenizer: bool = True,
+    max_shard_size: int | str | None = None,
+) -> Path:
+    """Write a tiny model as an ordinary checkpoint folder.
+
+    Args:
+        family: One of `TINY_FAMILIES`.
+        folder: Where to write; made if it is not there.
+        depth: Number of blocks.
+        tokenizer: Whether to write the tokenizer as well.
+        max_shard_size: Largest weight file, in bytes or as text such as `20KB`; None for one file.
+
+    Returns:
+        The folder.
+    """
+    model = tiny_model(family, depth=depth)
+    sizes: dict[str, Any] = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+    model.save_pretrained(folder, **sizes)
+    if tokenizer:
+        tiny_tokenizer().save_pretrained(folder)
+    return folder
