@@ -19,7 +19,7 @@ from shoal.config.run import RunConfig
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
-from shoal.evaluate.tasks import TaskSettings
+from shoal.evaluation.tasks import TaskSettings
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
 from shoal.pipeline.listener import Listener

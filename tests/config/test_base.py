@@ -51,7 +51,7 @@ def test_an_unknown_name_names_the_closest() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, ["beam"], [("name", "beam")], {}, {"name": 3}])
 def test_what_has_no_name_is_refused(value: object) -> None:
-    with pytest.raises(UsageError, match=r"^a search needs a name\. Known: walk, beam\.$"):
+    with pytest.raises(UsageError, match=r"^the search needs a name\. Known: walk, beam\.$"):
         pick("search", KNOWN, value)
 
 

@@ -20,7 +20,7 @@ def test_normalisation_defaults_per_objective() -> None:
 
 def test_options_are_checked() -> None:
     assert pick("objective", OBJECTIVES, {"name": "margin", "pair": "max"}).pair == "max"
-    with pytest.raises(UsageError, match='"normalize". Did you mean "normalise"'):
+    with pytest.raises(UsageError, match=r'"normalize"\. Did you mean "normalise"'):
         pick("objective", OBJECTIVES, {"name": "margin", "normalize": "sum"})
     with pytest.raises(UsageError, match=r"pair: Input should be 'mean', 'sum' or 'max'"):
         pick("objective", OBJECTIVES, {"name": "margin", "pair": "min"})

@@ -53,7 +53,7 @@ def test_a_mean_that_is_not_finite_ranks_last(values: list[float]) -> None:
     found = Evaluation.of(MASK, values)
     assert not found.finite
     assert found.rank_key == inf
-    assert isnan(found.stderr) or not values or values == [1e308, 1e308]
+    assert isnan(found.stderr)
     assert found.rank_key > Evaluation.of(MASK, [1e300]).rank_key
 
 

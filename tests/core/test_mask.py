@@ -1,5 +1,4 @@
 import json
-import pickle
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ def masks(draw: st.DrawFn, max_depth: int = 40) -> Mask:
 def test_text_and_json_lose_nothing(mask: Mask) -> None:
     assert Mask.parse(str(mask), mask.depth) == mask
     assert Mask.from_json(json.loads(json.dumps(mask.to_json()))) == mask
-    assert pickle.loads(pickle.dumps(mask)) == mask
 
 
 @given(masks(), masks())

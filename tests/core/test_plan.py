@@ -13,7 +13,9 @@ MASK = Mask(6, frozenset({Site(1), Site(2), Site(4, Part.ATTN)}))
 
 
 def plan(**values: Any) -> Plan:
-    return Plan(model=ModelRef(id="org/name", revision="abc", fingerprint="f00"), mask=MASK, **values)
+    return Plan(
+        model=ModelRef(id="org/name", revision="abc", fingerprint="f00"), mask=MASK, **values
+    )
 
 
 def saved(path: Path, **changes: Any) -> Path:

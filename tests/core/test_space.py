@@ -38,7 +38,9 @@ def valid(space: SearchSpace) -> list[Mask]:
     units = {next(iter(u)).layer for u in space.units}
     rule: Callable[[Mask], bool] = space.constraint or (lambda _: True)
     return [
-        m for m in everything(space) if set(m.blocks) <= units and m.num_blocks < m.depth and rule(m)
+        m
+        for m in everything(space)
+        if set(m.blocks) <= units and m.num_blocks < m.depth and rule(m)
     ]
 
 
@@ -62,9 +64,7 @@ def test_extensions_are_the_valid_masks_with_one_unit_more(
     space: SearchSpace, data: st.DataObject
 ) -> None:
     mask = data.draw(st.sampled_from(valid(space) or [space.dense]))
-    expected = [
-        m for m in valid(space) if m.removed > mask.removed and len(m) == len(mask) + 1
-    ]
+    expected = [m for m in valid(space) if m.removed > mask.removed and len(m) == len(mask) + 1]
     found = space.extensions(mask)
     assert set(found) == set(expected)
     assert len(found) == len(expected)

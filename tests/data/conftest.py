@@ -1,7 +1,6 @@
 """Tiny tokenizers and files in the schemas of the hub."""
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -91,10 +90,6 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of real data; tests that need it are skipped without it."""
-    default = Path(__file__).resolve().parents[3] / "shared"
-    data = Path(os.environ.get("SHOAL_SHARED", default)) / "data"
-    if not data.is_dir():
-        pytest.skip("no shared data; set SHOAL_SHARED")
-    return data
+def shared_data(shared: Path) -> Path:
+    """The files of the benchmarks."""
+    return shared / "data"

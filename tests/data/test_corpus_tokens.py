@@ -149,9 +149,9 @@ def test_part_of_a_document_gives_the_tokens_of_the_whole(
 
 @pytest.mark.parametrize(("length", "num_blocks"), [(512, 8), (2048, 16), (7, 3)])
 def test_wikitext_blocks_are_those_of_the_whole_file(
-    shared: Path, tokenizer: Fast, length: int, num_blocks: int
+    shared_data: Path, tokenizer: Fast, length: int, num_blocks: int
 ) -> None:
-    real = load_corpus("wikitext2", data_dir=shared, split="validation")
+    real = load_corpus("wikitext2", data_dir=shared_data, split="validation")
     blocks = encode(real, tokenizer, length=length, num_blocks=num_blocks)
     assert len(blocks) == num_blocks
     assert joined(blocks) == plain(tokenizer, real.documents[0])[: length * num_blocks]

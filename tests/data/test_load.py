@@ -259,10 +259,10 @@ def test_the_package_needs_no_torch() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_real_folder(shared: Path) -> None:
+def test_real_folder(shared_data: Path) -> None:
     sizes = {"arc_easy": 2376, "openbookqa": 500, "piqa": 1838, "winogrande": 1267}
     for name, size in sizes.items():
-        assert len(load_choices(name, data_dir=shared, purpose="report")) == size
-    assert len(load_choices("commonsense_170k", data_dir=shared)) == 17754
-    assert len(load_corpus("lambada", data_dir=shared, purpose="report")) == 5153
-    assert load_corpus("wikitext2", data_dir=shared).origin == "file wikitext2/valid.txt"
+        assert len(load_choices(name, data_dir=shared_data, purpose="report")) == size
+    assert len(load_choices("commonsense_170k", data_dir=shared_data)) == 17754
+    assert len(load_corpus("lambada", data_dir=shared_data, purpose="report")) == 5153
+    assert load_corpus("wikitext2", data_dir=shared_data).origin == "file wikitext2/valid.txt"

@@ -45,10 +45,13 @@ def check_equal(folder, dense, mask):
 def test_file_route_reloads_equal(family, tmp_path):
     dense = load_dense(str(save_tiny(family, tmp_path / "dense")))
     report = export(dense, MASK, tmp_path / "out")
-    assert report.route == "file" and report.shards == 1
-    assert report.kept == (0, 2, 4, 5) and report.removed == (1, 3)
+    assert report.route == "file"
+    assert report.shards == 1
+    assert report.kept == (0, 2, 4, 5)
+    assert report.removed == (1, 3)
     assert report.max_logit_difference < 1e-5
-    assert report.checks["same_tokens_cached"] and report.checks["same_tokens_uncached"]
+    assert report.checks["same_tokens_cached"]
+    assert report.checks["same_tokens_uncached"]
     assert report.parameters_after < report.parameters_before
     assert report.bytes == (tmp_path / "out/model.safetensors").stat().st_size
     check_equal(tmp_path / "out", dense, MASK)
@@ -59,7 +62,8 @@ def test_memory_route_reloads_equal(family, tmp_path, tiny_dense):
     dense = tiny_dense(family)
     mask = Mask.of(6, [0, 5])
     report = export(dense, mask, tmp_path / "out")
-    assert report.route == "memory" and report.max_logit_difference < 1e-5
+    assert report.route == "memory"
+    assert report.max_logit_difference < 1e-5
     check_equal(tmp_path / "out", dense, mask)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer("hello").input_ids == dense.tokenizer("hello").input_ids
@@ -97,7 +101,8 @@ def test_hub_files_without_the_base_prefix_and_with_old_buffers(tmp_path):
     dense = load_dense(str(folder))
     export(dense, MASK, tmp_path / "out")
     names = load_file(tmp_path / "out/model.safetensors").keys()
-    assert "h.3.attn.c_attn.weight" in names and "h.4.attn.c_attn.weight" not in names
+    assert "h.3.attn.c_attn.weight" in names
+    assert "h.4.attn.c_attn.weight" not in names
     check_equal(tmp_path / "out", dense, MASK)
 
 
@@ -219,7 +224,9 @@ def test_sidecars_plan_and_card_are_written(tmp_path):
         assert (out / name).read_bytes() == (folder / name).read_bytes()
     assert Plan.load(out) == plan
     card = (out / "README.md").read_text()
-    assert "license_name: nice" in card and "nll:demo" in card and "Old card" not in card
+    assert "license_name: nice" in card
+    assert "nll:demo" in card
+    assert "Old card" not in card
     assert str(tmp_path) not in card
     assert not any(str(tmp_path) in p.read_text() for p in out.glob("*.json"))
     export(dense, MASK, tmp_path / "told", results=[Result("wikitext2", 20.0, 25.0)])

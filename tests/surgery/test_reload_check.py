@@ -136,8 +136,10 @@ def test_dense_model_is_left_as_it_was(dense, written):
     tokens = probe_tokens(dense, 2)
     before = logits_of(dense.module, tokens)
     check_reload(written, dense, MASK)
-    assert dense.module.generation_config is settings and settings.temperature == 0.5
-    assert dense.config.to_dict() == config and dense.config.use_cache is use_cache
+    assert dense.module.generation_config is settings
+    assert settings.temperature == 0.5
+    assert dense.config.to_dict() == config
+    assert dense.config.use_cache is use_cache
     assert not any(block._forward_hooks for block in dense.blocks.layers)
     assert torch.equal(logits_of(dense.module, tokens), before)
     assert not dense.module.training
@@ -146,7 +148,8 @@ def test_dense_model_is_left_as_it_was(dense, written):
 def test_probe_tokens_are_ordinary_and_exceed_a_small_window():
     dense = load_dense(tiny_model("mistral"))
     tokens = probe_tokens(dense, 3)
-    assert tokens.shape == (3, 16) and tokens.min() > 2
+    assert tokens.shape == (3, 16)
+    assert tokens.min() > 2
     assert probe_tokens(load_dense(tiny_model("llama")), 1).shape == (1, 24)
     short = load_dense(tiny_model("llama"))
     short.config.max_position_embeddings = 20

@@ -22,7 +22,8 @@ def test_logits_and_cached_generation_equal_the_muted_dense_model(family, tiny_d
     plain = logits_of(dense.module, tokens)
     for mask in MASKS:
         shallow = shallow_model(dense, mask)
-        assert type(shallow) is type(dense.module) and not shallow.training
+        assert type(shallow) is type(dense.module)
+        assert not shallow.training
         with muted(dense.blocks, mask):
             expected = logits_of(dense.module, tokens)
             continued = greedy(dense.module, tokens, 6, use_cache=True)
@@ -51,7 +52,8 @@ def test_dense_model_is_not_changed(tiny_dense):
     shallow.generation_config.max_new_tokens = 7
     assert dense.config.to_dict() == config
     assert list(dense.module.state_dict()) == state
-    assert dense.module.generation_config is settings and settings.max_new_tokens != 7
+    assert dense.module.generation_config is settings
+    assert settings.max_new_tokens != 7
 
 
 def test_block_indices_are_consistent(tiny_dense):

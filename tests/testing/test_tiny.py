@@ -19,7 +19,8 @@ def test_skipping_any_block_changes_the_logits(family):
     dense = load_dense(tiny_model(family))
     assert dense.depth == 6
     assert dense.config.model_type == family
-    assert dense.dtype == torch.float32 and not dense.module.training
+    assert dense.dtype == torch.float32
+    assert not dense.module.training
     plain = dense.module(TOKENS).logits
     assert plain.shape == (2, 24, 128)
     for block in range(6):

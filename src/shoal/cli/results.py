@@ -1,7 +1,7 @@
 """Reports as tables for people."""
 
 from shoal.cli.screen import table
-from shoal.evaluate.results import Difference, Metric
+from shoal.evaluation.results import Difference, Metric
 from shoal.pipeline.measure import ModelReport, Report
 
 LABELS = {

@@ -60,7 +60,7 @@ def pick(kind: str, known: dict[str, type[Named]], value: Any) -> Named:
     options = {"name": value} if isinstance(value, str) else value
     name = options.get("name") if isinstance(options, dict) else None
     if not isinstance(name, str):
-        raise UsageError(f"a {kind} needs a name. Known: {', '.join(known)}.")
+        raise UsageError(f"the {kind} needs a name. Known: {', '.join(known)}.")
     if name not in known:
         raise unknown_name(kind, name, known)
     return known[name].read(options)

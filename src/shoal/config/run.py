@@ -32,9 +32,16 @@ def _integers(value: Any) -> Any:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f'"{part}" is no block. Write block indices as 0,1,29 or 0-2,29.')
         if int(last or first) < int(first):
-            raise ValueError(f'"{part}" runs backwards. Write the lower block first: {last}-{first}.')
+            raise ValueError(
+                f'"{part}" runs backwards. Write the lower block first: {last}-{first}.'
+            )
         numbers += range(int(first), int(last or first) + 1)
     return tuple(numbers)
+
+
+def _count(value: Any) -> Any:
+    """Leave a number that is no count to the message of `num_removed`."""
+    return str(value) if isinstance(value, float) else value
 
 
 def _names(value: Any) -> Any:
@@ -82,7 +89,9 @@ class RunConfig(ModelOptions, DataOptions):
         None, ge=1, description="calibration examples: blocks of text (32) or items (128)"
     )
     search: SearchField = Field(GreedyConfig(), description="how masks are searched")
-    remove: int | str | None = Field(None, description="blocks to remove: a count, or 20%")
+    remove: Annotated[int | str | None, BeforeValidator(_count)] = Field(
+        None, description="blocks to remove: a count, or 20%"
+    )
     protect: Annotated[tuple[int, ...], BeforeValidator(_integers)] = Field(
         (), description="blocks that must stay, e.g. 0,29"
     )

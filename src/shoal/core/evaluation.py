@@ -43,13 +43,14 @@ class Evaluation:
         x = np.asarray(losses, float)
         w = np.ones_like(x) if weights is None else np.asarray(weights, float)
         n = len(x)
-        with np.errstate(all="ignore"):  # infinities of both signs add up to NaN, which ranks last
+        # Losses of a broken mask may be infinite or overflow: no warning, the mask ranks last.
+        with np.errstate(all="ignore"):
             mean = float((w * x).sum() / w.sum()) if n else nan
-        if n > 1 and np.isfinite(x).all():
-            influence = w * (x - mean) / w.mean()
-            stderr = float(np.sqrt((influence**2).sum() / (n - 1) / n))
-        else:
-            stderr = nan
+            if n > 1 and isfinite(mean):
+                influence = w * (x - mean) / w.mean()
+                stderr = float(np.sqrt((influence**2).sum() / (n - 1) / n))
+            else:
+                stderr = nan
         return cls(mask, tuple(x.tolist()), mean, stderr)
 
     @property

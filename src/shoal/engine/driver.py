@@ -13,7 +13,7 @@ from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.engine.evaluator import Evaluator
 from shoal.engine.trie import naive_passes, shared_passes
-from shoal.search.base import Problem, SearchRun
+from shoal.searches.base import Problem, SearchRun
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Outcome:
     Attributes:
         best: The evaluation of the mask that it returned.
         dense: The evaluation of the dense model.
-        evaluations: Distinct masks that the search asked for.
-        trace: Best loss after each batch.
+        evaluations: Distinct masks that the search asked for; the dense one comes on top.
+        trace: Best loss of each batch.
     """
 
     best: Evaluation
@@ -38,9 +38,9 @@ class Forecast:
     """What a search will cost, found by running it on made-up losses.
 
     Attributes:
-        evaluations: Distinct masks, the dense one included.
-        shared: Block passes with shared prefixes, per micro-batch.
-        naive: Block passes with one forward per mask, per micro-batch.
+        evaluations: Distinct masks that the search asks for; the dense one comes on top.
+        shared: Block passes with shared prefixes, per micro-batch, those of the dense one included.
+        naive: The same with one forward per mask.
         largest_batch: Most masks in one batch.
     """
 
@@ -64,15 +64,15 @@ def forecast(config: Named, space: SearchSpace, k: int, seed: int) -> Forecast:
         BudgetError: If the search itself finds the problem too large.
     """
     noise = random.Random(seed)
-    seen = {space.dense}
+    seen: set[Mask] = set()
     shared = naive = space.depth
     largest = 1
     run = start(config, space, k, seed)
     try:
         masks = next(run)
         while True:
-            new = [m for m in dict.fromkeys(masks) if m not in seen]
-            seen.update(new)
+            new = [m for m in dict.fromkeys(masks) if m not in seen and m != space.dense]
+            seen.update(masks)
             shared += shared_passes(new)
             naive += naive_passes(new)
             largest = max(largest, len(new))
@@ -99,7 +99,7 @@ def drive(
         k: How many units to remove.
         seed: Seed of the search.
         evaluator: Answers masks with losses.
-        budget: Most distinct masks to evaluate.
+        budget: Most distinct masks that the search may ask for.
         on_best: Called after each batch with its best evaluation and the masks asked so far.
 
     Raises:

@@ -96,7 +96,7 @@ def estimate(
     per_mask = max(times[full] - per_block * full.depth, 0.0)
     passes = forecast.shared if runner.name == "replay" else forecast.naive
     scale = objective.num_tokens / tokens.num_tokens
-    seconds = scale * (passes * per_block + forecast.evaluations * per_mask)
+    seconds = scale * (passes * per_block + (forecast.evaluations + 1) * per_mask)
     weights = sum(p.numel() * p.element_size() for p in dense.module.parameters())
     one = state_bytes(dense, tokens.num_tokens)
     kept = sum(

@@ -1,11 +1,12 @@
 """The one place where masks become losses: exact, in order, and never the same mask twice."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import torch
 
+from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.engine.runners import Passes, Runner
@@ -61,9 +62,16 @@ class Evaluator:
         Returns:
             One evaluation per mask, in the same order. A mask whose loss is not finite has
             `finite == False`, ranks last, and is reported.
+
+        Raises:
+            UsageError: If a mask removes parts of blocks.
         """
+        parts = [mask for mask in masks if not mask.whole_blocks_only]
+        if parts:
+            raise UsageError(f"only whole blocks can be evaluated so far, not {parts[0]}.")
         asked = {mask: self.store.get(mask) for mask in masks}
         found = {mask: known for mask, known in asked.items() if known is not None}
+        self._report(found.values())
         missing = [mask for mask in asked if mask not in found]
         if missing:
             found |= {evaluation.mask: evaluation for evaluation in self._run(missing)}
@@ -85,10 +93,13 @@ class Evaluator:
                     if self.on_step is not None:
                         self.on_step(done, planned)
         evaluations = [Evaluation.of(m, losses[m], objective.weights) for m in masks]
-        for evaluation in evaluations:
-            if not evaluation.finite:
-                self.not_finite.append(evaluation.mask)
-                log.warning("the loss of %s is not finite; it ranks last", evaluation.mask)
+        self._report(evaluations)
         self.store.commit(number, evaluations)
         self.computed += len(evaluations)
         return evaluations
+
+    def _report(self, evaluations: Iterable[Evaluation]) -> None:
+        for evaluation in evaluations:
+            if not evaluation.finite and evaluation.mask not in self.not_finite:
+                self.not_finite.append(evaluation.mask)
+                log.warning("the loss of %s is not finite; it ranks last", evaluation.mask)

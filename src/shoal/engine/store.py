@@ -56,6 +56,9 @@ class Store:
         self._weights = weights
         try:
             self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
+        except sqlite3.Error as error:
+            raise UsageError(f"{path} cannot be opened as a store: {error}.") from error
+        try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(SCHEMA)
             self._db.execute(
@@ -63,6 +66,7 @@ class Store:
                 (self.context, json.dumps(context, sort_keys=True)),
             )
         except sqlite3.DatabaseError as error:
+            self.close()
             raise UsageError(f"{path} is not a store of evaluations: {error}.") from error
 
     def __enter__(self) -> Self:

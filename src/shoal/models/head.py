@@ -51,6 +51,7 @@ class Head:
     scale: float = 1.0
     softcap: float | None = None
 
+    @torch.no_grad()
     def score(self, hidden: Tensor, rows: Tensor) -> "RowScorer":
         """Prepare the rows of a batch for scoring.
 
@@ -90,6 +91,7 @@ class RowScorer:
     head: Head
     states: Tensor
 
+    @torch.no_grad()
     def token_logprobs(self, pick: Tensor, targets: Tensor) -> Tensor:
         """Log-probability of each target under the row that predicts it, float32 [S].
 

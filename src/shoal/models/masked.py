@@ -51,15 +51,23 @@ def input_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     return hidden
 
 
+def pose_as(stand_in: nn.Module, block: nn.Module) -> None:
+    """Give a module the plain attributes of the block whose place it takes.
+
+    The surrounding forward may read them (attention_type, layer_idx, ...). A `forward` set on the
+    block itself, as device hooks do, stays with the block.
+    """
+    for name, value in vars(block).items():
+        if not name.startswith("_") and name != "forward" and name not in vars(stand_in):
+            object.__setattr__(stand_in, name, value)
+
+
 class _HandOn(nn.Module):
     """Stands where a block was and returns the hidden state that it is given."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
-        # The surrounding forward may read plain attributes (attention_type, layer_idx, ...).
-        for name, value in vars(block).items():
-            if not name.startswith("_") and name not in vars(self):
-                object.__setattr__(self, name, value)
+        pose_as(self, block)
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         return input_of(args, kwargs)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
-from shoal.models.masked import hidden_of, input_of
+from shoal.models.masked import hidden_of, input_of, pose_as
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,7 @@ class _Recorder(nn.Module):
 
     def __init__(self, block: nn.Module, log: list[tuple[Tensor, Any, Any]], run: bool) -> None:
         super().__init__()
-        for name, value in vars(block).items():
-            if not name.startswith("_") and name not in vars(self):
-                object.__setattr__(self, name, value)
+        pose_as(self, block)
         # In a list, so that the block is not registered as a child.
         self._held = [block]
         self._log = log

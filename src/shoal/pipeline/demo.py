@@ -6,7 +6,7 @@ from pathlib import Path
 from shoal.config.run import RunConfig
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
-from shoal.evaluate.tasks import TaskSettings
+from shoal.evaluation.tasks import TaskSettings
 from shoal.models.load import load_dense
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
@@ -15,7 +15,7 @@ from shoal.pipeline.prune import save_report, with_disk_bytes, write_checkpoint
 from shoal.pipeline.search import run_search
 
 # Sizes that two cores search in a few minutes; a serious run takes ten times as much.
-LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 32, 24, 300
+LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 64, 24, 300
 
 OBJECTIVES = {"perplexity": ("nll", "wikitext2", BLOCKS), "margin": ("margin", "arc_easy", ITEMS)}
 

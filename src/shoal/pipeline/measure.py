@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 from shoal.core.mask import Mask
 from shoal.core.plan import MaskField
 from shoal.data import ChoiceSet, Corpus
-from shoal.evaluate.results import Difference, Metric, differences
-from shoal.evaluate.speed import Size, Speed, peak_memory, size, speed_of
-from shoal.evaluate.tasks import TaskSettings, measure
+from shoal.evaluation.results import Difference, Metric, differences
+from shoal.evaluation.speed import Size, Speed, peak_memory, size, speed_of
+from shoal.evaluation.tasks import TaskSettings, measure
 from shoal.models.dense import DenseModel
 from shoal.pipeline.listener import Listener
 from shoal.surgery.memory import shallow_model

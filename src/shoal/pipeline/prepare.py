@@ -14,6 +14,7 @@ from shoal.core.space import SearchSpace
 from shoal.data import ChoiceSet, Corpus, Tokenisation, load_any
 from shoal.engine.driver import Forecast, forecast
 from shoal.models.dense import DenseModel
+from shoal.models.device import pick_device, pick_dtype
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
@@ -64,6 +65,7 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
     """
     if config.out is not None:
         check_output(config.out, config.overwrite)
+    pick_dtype(config.dtype, pick_device(config.device), None)
     found, hf_config = locate(config.require_model() if model is None else model)
     depth = depth_of(hf_config)
     k = config.num_removed(depth)

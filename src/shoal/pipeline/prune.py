@@ -6,7 +6,7 @@ from pathlib import Path
 from shoal.config.run import RunConfig
 from shoal.core.errors import UsageError
 from shoal.core.plan import Plan
-from shoal.evaluate.tasks import TaskSettings
+from shoal.evaluation.tasks import TaskSettings
 from shoal.models.dense import DenseModel
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report

@@ -89,7 +89,7 @@ def run_search(
     }
     with Store(folder / run_folder.STORE, context, objective.weights) as store:
         announce(listener, request, objective, expected, len(store))
-        listener.work(request.forecast.evaluations * len(objective.batches))
+        listener.work((request.forecast.evaluations + 1) * len(objective.batches))
         evaluator = Evaluator(
             dense, objective, choice.runner, store, lambda done, planned: listener.advance()
         )

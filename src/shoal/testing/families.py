@@ -117,8 +117,8 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "bloom": _just(n_head=4),
     "olmo2": _just(),
     "stablelm": _just(),
-    "granite": _just(residual_multiplier=0.7),
-    "cohere": _just(logit_scale=1.0),
+    "granite": _just(residual_multiplier=0.7, logits_scaling=4.0),
+    "cohere": _just(logit_scale=0.5),
     "qwen3_moe": _just(**_EXPERTS, head_dim=8, decoder_sparse_step=2, mlp_only_layers=[3]),
     "mixtral": _just(num_local_experts=4, num_experts_per_tok=2),
     "gpt_oss": _mixed(

@@ -1,7 +1,7 @@
 """Synthetic losses over masks, and an evaluator of them: searches without a model.
 
-All numbers are multiples of 1/1024 and small, so every sum is exact in floating point: two masks tie
-exactly when their true losses are equal, in whatever order the terms are added.
+All drawn numbers are small multiples of 1/1024, so every sum is exact in floating point: two masks
+tie exactly when their true losses are equal, in whatever order the terms are added.
 """
 
 from collections.abc import Iterable, Sequence
@@ -150,7 +150,7 @@ class LandscapeEvaluator:
 
     Attributes:
         landscape: The losses.
-        store: Where evaluations are kept; by default in memory.
+        store: Where evaluations are kept; None keeps them in memory.
         stop_after: Batches that are computed before `Stopped` is raised; the next one is noted
             in the store and then lost, as by a kill.
         asked: Every set of masks that was asked for.
@@ -158,10 +158,11 @@ class LandscapeEvaluator:
     """
 
     landscape: Landscape
-    store: Store = field(default_factory=lambda: Store(None, {}))
+    store: Store | None = None
     stop_after: int | None = None
     asked: list[list[Mask]] = field(default_factory=list)
     runs: list[list[Mask]] = field(default_factory=list)
+    _known: dict[Mask, Evaluation] = field(default_factory=dict)
 
     @property
     def computed(self) -> int:
@@ -170,7 +171,7 @@ class LandscapeEvaluator:
 
     def known(self, mask: Mask) -> Evaluation | None:
         """The evaluation of a mask if no work is needed for it."""
-        return self.store.get(mask)
+        return self._known.get(mask) if self.store is None else self.store.get(mask)
 
     def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
         """Evaluate masks: one evaluation each, in the same order.
@@ -179,17 +180,22 @@ class LandscapeEvaluator:
             Stopped: Where `stop_after` says so.
         """
         self.asked.append(list(masks))
-        found = {mask: self.store.get(mask) for mask in masks}
+        found = {mask: self.known(mask) for mask in masks}
         missing = [mask for mask, evaluation in found.items() if evaluation is None]
         if missing:
-            number = self.store.begin(missing)
-            if self.stop_after is not None and len(self.runs) >= self.stop_after:
-                raise Stopped
-            computed = [Evaluation.of(m, self.landscape.losses(m)) for m in missing]
-            self.store.commit(number, computed)
-            self.runs.append(missing)
-            found.update(zip(missing, computed, strict=True))
+            found.update(self._compute(missing))
         return [evaluation for m in masks if (evaluation := found[m]) is not None]
+
+    def _compute(self, masks: list[Mask]) -> dict[Mask, Evaluation]:
+        number = self.store.begin(masks) if self.store is not None else 0
+        if self.stop_after is not None and len(self.runs) >= self.stop_after:
+            raise Stopped
+        computed = {m: Evaluation.of(m, self.landscape.losses(m)) for m in masks}
+        if self.store is not None:
+            self.store.commit(number, computed.values())
+        self._known.update(computed)
+        self.runs.append(masks)
+        return computed
 
 
 def removed_shares(mask: Mask) -> list[float]:

@@ -11,7 +11,6 @@ The problems are small: at most 8 blocks, at most 70 masks of k units. A config 
 search room to look at all of them where it may.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, nan
@@ -105,11 +104,6 @@ class SearchConformance:
         """The search under test."""
         raise NotImplementedError("override the fixture `config` of SearchConformance")
 
-    @pytest.fixture
-    def store_path(self, tmp_path: Path) -> Iterator[Path]:
-        """Where a store can be written."""
-        yield tmp_path / "store.sqlite"
-
     @pytest.mark.parametrize("k", [1, 2, 4, DEPTH - 1])
     def test_removes_exactly_k_units(self, config: Named, k: int) -> None:
         """The result removes what was asked, no more and no less."""
@@ -130,7 +124,8 @@ class SearchConformance:
     def test_removes_all_that_is_not_protected(self, config: Named) -> None:
         """A problem with a single answer gets that answer."""
         space = SearchSpace.of_blocks(DEPTH, range(2, DEPTH))
-        assert solve(config, Additive.random(DEPTH), k=2, space=space).mask == Mask.of(DEPTH, (0, 1))
+        solved = solve(config, Additive.random(DEPTH), k=2, space=space)
+        assert solved.mask == Mask.of(DEPTH, (0, 1))
 
     def test_satisfies_the_constraint(self, config: Named) -> None:
         """The result is a mask that the architecture allows, even where another would be better."""
@@ -148,7 +143,7 @@ class SearchConformance:
         assert first.evaluator.asked == second.evaluator.asked
         assert first.outcome == second.outcome
 
-    def test_resumes_from_a_store(self, config: Named, store_path: Path) -> None:
+    def test_resumes_from_a_store(self, config: Named, tmp_path: Path) -> None:
         """Stopped in any batch and started again, it computes only what is missing.
 
         The result is that of a search that was never stopped.
@@ -156,21 +151,21 @@ class SearchConformance:
         landscape = Pairwise.random(DEPTH, 5)
         whole = solve(config, landscape)
         for stop in range(len(whole.evaluator.runs)):
-            with Store(store_path, {"stop": stop}) as store:
+            with Store(tmp_path / "store", {"stop": stop}) as store:
                 with pytest.raises(Stopped):
                     solve(config, landscape, store=store, stop_after=stop)
                 known = len(store)
-            with Store(store_path, {"stop": stop}) as store:
+            with Store(tmp_path / "store", {"stop": stop}) as store:
                 again = solve(config, landscape, store=store)
                 assert again.outcome == whole.outcome
                 assert known + again.evaluator.computed == whole.evaluator.computed == len(store)
                 finished = [mask for masks, done in store.batches() if done for mask in masks]
                 assert len(finished) == len(set(finished))
 
-    def test_a_finished_search_costs_nothing(self, config: Named, store_path: Path) -> None:
+    def test_a_finished_search_costs_nothing(self, config: Named, tmp_path: Path) -> None:
         """Run again on its own store, it computes no mask."""
         landscape = Pairwise.random(DEPTH, 6)
-        with Store(store_path, {}) as store:
+        with Store(tmp_path / "store", {}) as store:
             first = solve(config, landscape, store=store)
             second = solve(config, landscape, store=store)
         assert second.evaluator.runs == []

@@ -5,7 +5,7 @@ Cost: `samples` evaluations, fewer where draws repeat.
 
 from shoal.config.searches import RandomConfig
 from shoal.core.mask import Mask
-from shoal.search.base import Problem, SearchRun, batches, best_of
+from shoal.searches.base import Problem, SearchRun, batches, best_of
 
 
 def random_search(problem: Problem, config: RandomConfig) -> SearchRun:

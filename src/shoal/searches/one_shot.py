@@ -8,7 +8,7 @@ Cost: N evaluations for N removable units, and one for the result.
 
 from shoal.config.searches import OneShotConfig
 from shoal.core.errors import UsageError
-from shoal.search.base import Problem, SearchRun
+from shoal.searches.base import Problem, SearchRun
 
 
 def one_shot(problem: Problem, config: OneShotConfig) -> SearchRun:

@@ -15,7 +15,7 @@ from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.data import ChoiceSet, Corpus, Tokenisation
 from shoal.engine.selfcheck import choose_runner
-from shoal.evaluate.results import Metric, MetricName
+from shoal.evaluation.results import Metric, MetricName
 from shoal.models.dense import DenseModel
 from shoal.models.head import Scorer
 from shoal.objectives.base import Objective

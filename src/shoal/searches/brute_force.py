@@ -5,7 +5,7 @@ Cost: C(N, k) evaluations for N removable units; refused above `max_masks`.
 
 from shoal.config.searches import BruteForceConfig
 from shoal.core.errors import BudgetError
-from shoal.search.base import Problem, SearchRun, batches, best_of
+from shoal.searches.base import Problem, SearchRun, batches, best_of
 
 
 def brute_force(problem: Problem, config: BruteForceConfig) -> SearchRun:

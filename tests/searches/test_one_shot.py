@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ def test_costs_n_evaluations_and_one_for_the_result(k: int, cost: int) -> None:
 def test_budgets_share_their_ranking() -> None:
     landscape = Pairwise.random(8, 4)
     found = [set(solve(OneShotConfig(), landscape, k=k).mask.blocks) for k in range(1, 8)]
-    assert all(small < large for small, large in zip(found, found[1:], strict=False))
+    assert all(small < large for small, large in pairwise(found))
 
 
 def test_a_constraint_that_leaves_too_few_is_reported() -> None:

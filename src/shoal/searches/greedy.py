@@ -8,7 +8,7 @@ Cost: N k - k (k - 1) / 2 evaluations for N removable units.
 
 from shoal.config.searches import GreedyConfig
 from shoal.core.errors import UsageError
-from shoal.search.base import Problem, SearchRun, best_of
+from shoal.searches.base import Problem, SearchRun, best_of
 
 
 def greedy(problem: Problem, config: GreedyConfig) -> SearchRun:

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +74,7 @@ def test_cost_is_the_stated_one(protect: tuple[int, ...], k: int) -> None:
 def test_budgets_are_nested() -> None:
     landscape = Pairwise.random(8, 4)
     found = [set(solve(GreedyConfig(), landscape, k=k).mask.blocks) for k in range(1, 8)]
-    assert all(small < large for small, large in zip(found, found[1:], strict=False))
+    assert all(small < large for small, large in pairwise(found))
 
 
 def test_a_dead_end_is_reported() -> None:

@@ -1,0 +1,207 @@
+"""Bad input: one clear error, exit code 2, before any long work, and nothing left behind."""
+
+import json
+
+import pytest
+from transformers import BertConfig
+
+from shoal.testing.tiny import save_tiny
+
+
+def prune(shoal, model, data_dir, *more, **options):
+    merged = {
+        "objective": "margin",
+        "task": "arc_easy",
+        "data-dir": data_dir,
+        "remove": 2,
+        "out": "out",
+        "run-dir": "run",
+        "limit": 4,
+    } | options
+    flags = [x for k, v in merged.items() if v is not None for x in (f"--{k}", v)]
+    return shoal("prune", model, *flags, *more)
+
+
+@pytest.fixture
+def refused(shoal, tiny_folder, data_dir, tmp_path, monkeypatch):
+    """Run `shoal prune`, check that it is refused early and leaves nothing; gives the message."""
+
+    def run(*more, model=tiny_folder, data_dir=data_dir, **options):
+        def never(*args, **kwargs):
+            raise AssertionError("weights were loaded before the request was refused")
+
+        monkeypatch.setattr("shoal.pipeline.search.load_dense", never)
+        before = set(tmp_path.iterdir())
+        code, out, err = prune(shoal, model, data_dir, *more, **options)
+        assert code == 2, (out, err)
+        assert set(tmp_path.iterdir()) == before
+        message = [line for line in err.splitlines() if line.startswith("shoal: ")]
+        assert len(message) == 1, err
+        assert "Traceback" not in err
+        return message[0]
+
+    return run
+
+
+def test_missing_path(refused):
+    assert "there is nothing at ./nowhere" in refused(model="./nowhere")
+
+
+def test_file_that_is_not_a_model(refused, tmp_path):
+    (tmp_path / "x.txt").write_text("text")
+    assert "not a GGUF model" in refused(model=tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("remove", "says"),
+    [
+        (6, "at least one must stay"),
+        (600, "at least one must stay"),
+        (0, "smallest number is 1"),
+        (-1, "smallest number is 1"),
+        ("5%", "less than one block"),
+        ("many", "neither a count"),
+        ("1.5", "neither a count"),
+        (None, "say how many blocks"),
+    ],
+)
+def test_budget(refused, remove, says):
+    assert says in refused(remove=remove)
+
+
+def test_protection(refused):
+    assert "leaves 1 to choose from" in refused(protect="0-4")
+    assert "cannot protect block 6" in refused(protect="6")
+    assert '"x" is no block' in refused(protect="0,x")
+
+
+def test_names(refused):
+    assert 'unknown objective "margn". Did you mean "margin"?' in refused(objective="margn")
+    assert 'unknown search "gredy". Did you mean "greedy"?' in refused(search="gredy")
+    assert 'Did you mean "arc_easy"?' in refused(task="arc_esy")
+    assert "arc_easy is multiple choice" in refused(objective="nll")
+    assert "wikitext2 is text" in refused(task="wikitext2")
+    assert 'unknown device "gpu"' in refused(device="gpu")
+    assert 'unknown dtype "int3"' in refused(dtype="int3")
+
+
+def test_unknown_flag_names_the_closest(shoal, tiny_folder):
+    code, _, err = shoal("prune", tiny_folder, "--objectve", "margin")
+    assert code != 0
+    assert "--objective" in err
+
+
+def test_unknown_yaml_key_names_the_closest(shoal, tmp_path):
+    (tmp_path / "c.yaml").write_text("model: x\nobjectiv: margin\n")
+    code, _, err = shoal("validate", "c.yaml")
+    assert code == 2
+    assert 'unknown key "objectiv". Did you mean "objective"?' in err
+    (tmp_path / "c.yaml").write_text("model: x\nsearch: {name: random, smples: 3}\n")
+    code, _, err = shoal("run", "c.yaml")
+    assert code == 2
+    assert "samples" in err
+    assert shoal("run", "missing.yaml")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "empty"),
+        ([{"promt": "q", "choices": ["a", "b"], "gold": 0}], "prompt"),
+        ([{"prompt": "q", "choices": ["a", "b"], "gold": 2}], "gold"),
+        ([{"prompt": "q", "choices": ["a"], "gold": 0}], "choice"),
+        ([{"prompt": "q", "choices": ["a", ""], "gold": 0}], "empty"),
+    ],
+)
+def test_bad_data_files(refused, tmp_path, rows, says):
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    message = refused(task=path)
+    assert says in message
+    assert "own.jsonl" in message
+
+
+def test_empty_text_file(refused, tmp_path):
+    (tmp_path / "t.txt").write_text("")
+    assert "t.txt" in refused(objective="nll", task=tmp_path / "t.txt")
+
+
+def test_output_folder_that_exists(refused, tmp_path):
+    (tmp_path / "out").mkdir()
+    assert "out exists" in refused()
+    assert (tmp_path / "out").is_dir()
+
+
+def test_encoder_only_model(refused, tmp_path):
+    folder = save_tiny("llama", tmp_path / "bert")
+    BertConfig(architectures=["BertForMaskedLM"]).save_pretrained(folder)
+    assert "encoder-only" in refused(model=folder)
+
+
+def test_calibration_on_a_test_split(refused):
+    message = refused(split="test")
+    assert "--allow-calibration-on-test" in message
+
+
+def test_search_that_is_too_large(shoal, tiny_folder, data_dir, tmp_path):
+    code, _, err = prune(
+        shoal, tiny_folder, data_dir, "--search.max-masks", 3, search="brute_force"
+    )
+    assert code != 0
+    assert "15 masks" in err
+    assert not (tmp_path / "out").exists()
+    code, _, err = prune(shoal, tiny_folder, data_dir, **{"budget-evaluations": 5})
+    assert code == 2
+    assert "more than --budget-evaluations 5" in err
+
+
+def test_full_disk(shoal, tiny_folder, data_dir, tmp_path, monkeypatch):
+    import errno
+    from pathlib import Path
+
+    own = Path.open
+
+    def full(self, mode="r", *args, **kwargs):
+        if self.name.endswith(".safetensors") and "w" in mode:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return own(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", full)
+    code, _, err = prune(shoal, tiny_folder, data_dir)
+    assert code != 0
+    assert "Traceback" not in err
+    assert "space" in err.lower() or "disk" in err.lower()
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"run"}, "only the search's own results stay"
+
+
+def test_plan_for_another_model(shoal, tiny_folder, data_dir, tmp_path):
+    assert (
+        shoal(
+            "search",
+            tiny_folder,
+            "--data-dir",
+            data_dir,
+            "--remove",
+            1,
+            "--limit",
+            2,
+            "--length",
+            16,
+            "--run-dir",
+            "run",
+        )[0]
+        == 0
+    )
+    other = save_tiny("qwen3", tmp_path / "other")
+    code, _, err = shoal("export", "run", "--model", other, "--out", "x")
+    assert code == 2
+    assert "another checkpoint" in err
+    assert "--any-model" in err
+    deeper = save_tiny("llama", tmp_path / "deeper", depth=8)
+    code, _, err = shoal("export", "run", "--model", deeper, "--out", "x", "--any-model")
+    assert code == 2
+    assert "6 blocks" in err
+    code, _, err = shoal("export", "nowhere", "--out", "x")
+    assert code == 2
+    assert "no plan at" in err
