@@ -85,6 +85,12 @@ def test_names(refused):
     assert 'unknown dtype "int3"' in refused(dtype="int3")
 
 
+def test_an_option_of_a_part_that_nobody_named(shoal, tiny_folder):
+    code, _, err = shoal("search", tiny_folder, "--remove", 1, "--search.samples", 3)
+    assert code == 2
+    assert "--search.samples needs --search NAME" in err
+
+
 def test_unknown_flag_names_the_closest(shoal, tiny_folder):
     code, _, err = shoal("prune", tiny_folder, "--objectve", "margin")
     assert code != 0

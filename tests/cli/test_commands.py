@@ -111,10 +111,11 @@ def test_run_reads_yaml_and_flags_override_it(shoal, tiny_folder, data_dir, tmp_
     code, out, err = shoal("validate", "c.yaml")
     assert code == 0, err
     assert "samples: 5" in out
-    assert shoal("run", "c.yaml", "--remove", 3, "--out", "flagged")[0] == 0
+    flags = ("--remove", 3, "--search.samples", 4, "--out", "flagged")
+    assert shoal("run", "c.yaml", *flags)[0] == 0
     plan = Plan.load(tmp_path / "flagged")
     assert plan.mask.num_blocks == 3
-    assert plan.search == {"name": "random", "samples": 5, "batch": 64}
+    assert plan.search == {"name": "random", "samples": 4, "batch": 64}
     assert plan.data["objective"]["pair"] == "max"
     assert not (tmp_path / "from-yaml").exists()
 

@@ -1,5 +1,6 @@
 """User files, the split guard, local folders, the kinds of data."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -266,3 +267,22 @@ def test_real_folder(shared_data: Path) -> None:
     assert len(load_choices("commonsense_170k", data_dir=shared_data)) == 17754
     assert len(load_corpus("lambada", data_dir=shared_data, purpose="report")) == 5153
     assert load_corpus("wikitext2", data_dir=shared_data).origin == "file wikitext2/valid.txt"
+
+
+def test_a_limit_takes_as_many_items_from_every_file(tmp_path: Path) -> None:
+    for name, count in (("a-train", 5), ("b-train", 2)):
+        rows = [
+            {
+                "instruction": f"{name} {i}\n\nAnswer format: yes/no",
+                "input": "",
+                "output": "the correct answer is yes",
+                "answer": "yes",
+            }
+            for i in range(count)
+        ]
+        path = tmp_path / "commonsense_170k" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = load_choices("commonsense_170k", data_dir=tmp_path, limit=6)
+    first = [item.choices[0].context.split("\n")[0] for item in found.items]
+    assert first == ["a-train 0", "b-train 0", "a-train 1", "b-train 1", "a-train 2", "a-train 3"]

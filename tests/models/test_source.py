@@ -31,9 +31,9 @@ def test_folders_that_are_no_models(tmp_path):
     with pytest.raises(UsageError, match=r"no config\.json"):
         resolve(str(tmp_path))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(UsageError, match="no safetensors weights"):
+    with pytest.raises(UsageError, match=r"neither model\.safetensors nor"):
         resolve(str(tmp_path))
-    (tmp_path / "pytest.bin").write_bytes(b"")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(UsageError, match="pickled"):
         resolve(str(tmp_path))
 

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from shoal.core.errors import UsageError
+from shoal.models.source import weight_files
 from shoal.surgery import shards
 from shoal.surgery.shards import (
     Stored,
@@ -18,7 +19,6 @@ from shoal.surgery.shards import (
     read_header,
     renamed,
     split,
-    weight_files,
     write_file,
     write_shards,
 )

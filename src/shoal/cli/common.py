@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from shoal.cli.options import overlay
 from shoal.config.run import RunConfig, read_yaml
 
 
@@ -16,8 +17,7 @@ def quiet_libraries() -> None:
 
 def merged(model: str | None, options: dict[str, Any], file: Path | None = None) -> RunConfig:
     """The config of a run: flags over the file over defaults."""
-    values = read_yaml(file) if file is not None else {}
-    values |= options
+    values = overlay(read_yaml(file) if file is not None else {}, options)
     if model is not None:
         values["model"] = model
     return RunConfig.read(values)

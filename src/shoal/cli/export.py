@@ -40,10 +40,10 @@ def export(
     from shoal.cli.common import quiet_libraries
     from shoal.cli.screen import out as screen
     from shoal.core.plan import Plan
-    from shoal.pipeline.prepare import check_output
+    from shoal.surgery.staging import check_target
 
     read = Plan.load(plan)
-    check_output(out, overwrite)
+    check_target(out, None, overwrite=overwrite)
     quiet_libraries()
     named = read.model.id + (f"@{read.model.revision}" if read.model.revision else "")
     written = shoal.export(

@@ -64,12 +64,29 @@ def nested(given: dict[str, Any]) -> dict[str, Any]:
         if value is None or "__" not in flag:
             continue
         part, option = flag.split("__", 1)
-        if part not in values:
-            raise UsageError(f"--{part}.{option} needs --{part} NAME beside it.")
-        if isinstance(values[part], str):
-            values[part] = {"name": values[part]}
-        values[part][option] = value
+        named = values.setdefault(part, {})
+        if isinstance(named, str):
+            named = values[part] = {"name": named}
+        named[option] = value
     return values
+
+
+def overlay(values: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Flags over the values of a file; options of a part join the part that the file names.
+
+    Raises:
+        UsageError: If an option belongs to a part that nobody named.
+    """
+    merged = values | options
+    for part in PARTS:
+        given = options.get(part)
+        if not isinstance(given, dict) or "name" in given:
+            continue
+        below = values.get(part)
+        if below is None:
+            raise UsageError(f"--{part}.{next(iter(given))} needs --{part} NAME beside it.")
+        merged[part] = ({"name": below} if isinstance(below, str) else dict(below)) | given
+    return merged
 
 
 def _flags(cls: type[Config], leave_out: frozenset[str]) -> list[inspect.Parameter]:

@@ -14,6 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from shoal.core.evaluation import Evaluation
 from shoal.pipeline.listener import Listener
@@ -33,11 +34,11 @@ class Screen(Listener):
 
     def stage(self, text: str) -> None:
         """A stage starts."""
-        err.print(f"[bold]{text}[/bold]")
+        err.print(text, style="bold", markup=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Something the user should know."""
-        err.print(f"  {text}")
+        err.print(f"  {text}", markup=False, soft_wrap=True)
 
     def work(self, total: int) -> None:
         """A stretch of work starts."""
@@ -50,7 +51,7 @@ class Screen(Listener):
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 console=err,
                 transient=True,
             )
@@ -65,7 +66,8 @@ class Screen(Listener):
             self._progress.update(self._progress.task_ids[0], advance=steps, description=self._best)
         elif now - self._last > 30 and self._done < self._total:
             left = (now - self._start) / self._done * (self._total - self._done)
-            err.print(f"  {self._done} of {self._total}, about {left:.0f} s left {self._best}")
+            text = f"  {self._done} of {self._total}, about {left:.0f} s left {self._best}"
+            err.print(text, markup=False, soft_wrap=True)
             self._last = now
 
     def best(self, evaluation: Evaluation) -> None:
@@ -87,6 +89,6 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     for i, name in enumerate(header):
         drawn.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(Text, row))
     console = out if sys.stdout.isatty() else Console(width=200, highlight=False)
     console.print(drawn)

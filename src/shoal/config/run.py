@@ -103,6 +103,9 @@ class RunConfig(ModelOptions, DataOptions):
         None, ge=0, description="GB for hidden states kept between rounds; default a fifth of free"
     )
     run_dir: Path | None = Field(None, description="folder of the run; resumes what lies there")
+    store: Path | None = Field(
+        None, description="file of evaluations, to share them between runs; one per run by default"
+    )
     out: Path | None = Field(None, description="folder for the pruned checkpoint")
     overwrite: bool = Field(False, description="replace the folder of the checkpoint")
     evaluate: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(

@@ -1,11 +1,10 @@
 """Where data come from: a user's file, a local folder of tasks, the embedded set, the hub."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
-from itertools import chain
 from pathlib import Path
 
 from shoal.core.errors import UsageError, closest
@@ -101,7 +100,7 @@ def open_source(request: Request) -> Source:
             f'the split "{request.split}" was asked of the file {path}, but a file of your own has '
             "no splits. Leave the split out."
         )
-    return Source(path.name, "file", f"file {path}", read_rows(path), None)
+    return Source(path.name, "file", f"file {path.name}", read_rows(path), None)
 
 
 def _open_task(task: Task, request: Request) -> Source:
@@ -114,7 +113,7 @@ def _open_task(task: Task, request: Request) -> Source:
         origin = f"hub {task.hub} {split}"
     else:
         split, files = find(task, _root(request.data_dir), splits)
-        rows = chain.from_iterable(map(read_rows, files))
+        rows = _in_turn(map(read_rows, files))
         origin = (
             EMBEDDED
             if request.data_dir == EMBEDDED
@@ -122,6 +121,18 @@ def _open_task(task: Task, request: Request) -> Source:
         )
     warn_if_test(task, split, request.purpose)
     return Source(task.name, split, origin, rows, task)
+
+
+def _in_turn(parts: Iterable[LocatedRows]) -> LocatedRows:
+    """One row of each part in turn, so that a limit takes as many from every file."""
+    waiting = list(parts)
+    while waiting:
+        for part in list(waiting):
+            row = next(part, None)
+            if row is None:
+                waiting.remove(part)
+            else:
+                yield row
 
 
 def _root(data_dir: str | os.PathLike[str]) -> Traversable:

@@ -78,6 +78,8 @@ class ReplayRunner:
             cache = self._caches.setdefault(index, StateCache(self._cache_bytes))
         cache.next_round()
         captured = self.replay.capture(batch)
+        if not self.replay.returns_tensors(batch):
+            self.passes.blocks += self.dense.depth
         waiting: dict[int, Tensor] = {0: captured.entry}
         for visit in visits(masks):
             start = max(

@@ -46,7 +46,7 @@ def choose_runner(
         force: `replay` or `whole`, to skip the choice but not the comparison.
     """
     with torch.inference_mode():
-        plain = Replay(dense)._returns_tensors(batch)
+        plain = Replay(dense).returns_tensors(batch)
         whole = WholeRunner(dense, plain)
         if force == "whole":
             return Choice(whole, "the whole model is run for every mask, as asked", None)

@@ -42,7 +42,8 @@ def fast_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
-        capabilities = torch.cpu.get_capabilities()
+        # Older releases of torch cannot tell.
+        capabilities = getattr(torch.cpu, "get_capabilities", dict)()
         return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return False
 

@@ -70,10 +70,9 @@ class Replay:
         Args:
             batch: The batch, on the model's device.
         """
-        if self._plain is None:
-            self._plain = self._returns_tensors(batch)
+        plain = self.returns_tensors(batch)
         log: list[tuple[Tensor, Any, Any]] = []
-        with self._recording(log, run=not self._plain), torch.inference_mode():
+        with self._recording(log, run=not plain), torch.inference_mode():
             self._forward(batch)
         return Captured(log[0][0], tuple((args, kwargs) for _, args, kwargs in log))
 
@@ -93,7 +92,13 @@ class Replay:
         body = self.dense.module.base_model
         body(**batch.forward_arguments(self.dense.dtype))
 
-    def _returns_tensors(self, batch: TokenBatch) -> bool:
+    def returns_tensors(self, batch: TokenBatch) -> bool:
+        """Whether all blocks return a plain tensor; found on the first batch and remembered."""
+        if self._plain is None:
+            self._plain = self._watch_returns(batch)
+        return self._plain
+
+    def _watch_returns(self, batch: TokenBatch) -> bool:
         kinds: list[bool] = []
 
         def note(module: nn.Module, args: Any, output: Any) -> None:

@@ -1,6 +1,7 @@
 """Where a checkpoint comes from: hub id, folder, GGUF file, embedded model; imports no torch."""
 
 import importlib.util
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ HUB_PATTERNS = [
     "README.md",  # its metadata states the licence, which exports carry over
 ]
 
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""Names that transformers looks for: one weight file, or the list of many."""
+
 Kind = Literal["hub", "folder", "gguf", "object"]
 
 
@@ -57,7 +61,7 @@ class Source:
             return []
         if self.gguf:
             return [self.folder / self.gguf]
-        return sorted(self.folder.glob("*.safetensors"))
+        return weight_files(self.folder)
 
     def fingerprint(self) -> str:
         """Fingerprint of config and weights: equal for equal files, wherever they lie."""
@@ -65,6 +69,27 @@ class Source:
             raise UsageError("a model object has no files to take a fingerprint of.")
         config = self.folder / "config.json"
         return fingerprint.of_files(self.weight_files() + ([config] if config.is_file() else []))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that transformers would load from a folder.
+
+    Raises:
+        UsageError: If there are none, or a listed one is missing.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    index = folder / INDEX
+    if not index.is_file():
+        raise UsageError(f"{folder} holds neither {SINGLE} nor {INDEX}.")
+    names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise UsageError(
+            f"{folder} is incomplete: {INDEX} lists {len(missing)} files that are not there, "
+            f"{missing[0]} first. Fetch the checkpoint again."
+        )
+    return [folder / name for name in names]
 
 
 def resolve(model: str) -> Source:
@@ -116,17 +141,12 @@ def _folder(name: str, path: Path) -> Source:
             return Source("gguf", name, path, ggufs[0].name)
         reason = "several GGUF files; name one of them" if ggufs else "no config.json"
         raise UsageError(f"{name} is not a model folder: it holds {reason}.")
-    if not any(path.glob("*.safetensors")):
-        pickled = any(path.glob("*.bin"))
+    if not any(path.glob("*.safetensors")) and any(path.glob("*.bin")):
         raise UsageError(
-            f"{name} holds no safetensors weights"
-            + (
-                ", only a pickled .bin checkpoint, which could run code when it is read. "
-                "Convert it to safetensors first."
-                if pickled
-                else ": the checkpoint is incomplete."
-            )
+            f"{name} holds only a pickled .bin checkpoint, which could run code when it is read. "
+            "Convert it to safetensors first."
         )
+    weight_files(path)
     return Source("folder", name, path)
 
 

@@ -10,12 +10,13 @@ from shoal.evaluation.tasks import TaskSettings
 from shoal.models.load import load_dense
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
-from shoal.pipeline.prepare import Prepared, check_output, load_report, prepare, tokenisation
+from shoal.pipeline.prepare import Prepared, load_report, prepare, tokenisation
 from shoal.pipeline.prune import save_report, with_disk_bytes, write_checkpoint
-from shoal.pipeline.search import run_search
+from shoal.pipeline.search import duration, make_ready, run_search
+from shoal.surgery.staging import check_target
 
 # Sizes that two cores search in a few minutes; a serious run takes ten times as much.
-LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 64, 24, 300
+LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 40, 24, 300
 
 OBJECTIVES = {"perplexity": ("nll", "wikitext2", BLOCKS), "margin": ("margin", "arc_easy", ITEMS)}
 
@@ -73,16 +74,22 @@ def run_demo(
                 "overwrite": overwrite,
             }
         )
-        check_output(folder, overwrite)
+        check_target(folder, None, overwrite=overwrite)
         requests[f"pruned for {name}"] = prepare(config, report=False)
     first = next(iter(requests.values()))
     data = [load_report(task, "embedded", REPORT_ITEMS) for _, task, _ in OBJECTIVES.values()]
     listener.stage(f"Loading {model}")
     dense = load_dense(first.model, dtype=dtype, config=first.hf_config)
+    ready = {name: make_ready(r, listener, dense) for name, r in requests.items()}
+    searching = sum(r.estimate.seconds for r in ready.values())
+    listener.note(
+        f"both searches are estimated to take {duration(searching)}; measuring and writing come "
+        "on top"
+    )
     plans: dict[str, Plan] = {}
     masks: dict[str, Mask] = {}
     for name, request in requests.items():
-        plans[name] = run_search(request, listener, dense).plan
+        plans[name] = run_search(request, listener, dense, ready[name]).plan
         masks[name] = plans[name].mask
         listener.note(f"{name}: removes {masks[name]}")
     settings = TaskSettings(

@@ -25,7 +25,7 @@ CONFIG, PLAN, STORE, ENVIRONMENT = (
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "pydantic", "tokenizers", "datasets")
 
 # Where something is written, or how fast, does not change what is found.
-FREE = {"out", "overwrite", "run_dir", "evaluate", "evaluate_limit", "cache_memory"}
+FREE = {"store", "out", "overwrite", "run_dir", "evaluate", "evaluate_limit", "cache_memory"}
 
 
 def default_folder(config: RunConfig, model_name: str) -> Path:

@@ -20,6 +20,8 @@ from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
 from shoal.objectives.build import DEFAULT_ITEMS
 from shoal.surgery.config import check_prunable
+from shoal.surgery.fields import per_layer_fields
+from shoal.surgery.staging import check_target
 
 Model: TypeAlias = str | PreTrainedModel | DenseModel
 """A model as users give it: a name, a transformers model, or a loaded dense model."""
@@ -63,10 +65,11 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
         UnsupportedModelError: If the model cannot be pruned.
         BudgetError: If the search needs more evaluations than allowed.
     """
-    if config.out is not None:
-        check_output(config.out, config.overwrite)
     pick_dtype(config.dtype, pick_device(config.device), None)
     found, hf_config = locate(config.require_model() if model is None else model)
+    if config.out is not None:
+        folder = found.folder if isinstance(found, Source) else None
+        check_target(config.out, folder, overwrite=config.overwrite)
     depth = depth_of(hf_config)
     k = config.num_removed(depth)
     SearchSpace.of_blocks(depth, config.protect).check_budget(k)
@@ -89,16 +92,6 @@ def locate(model: Model) -> tuple[PreTrainedModel | DenseModel | Source, PreTrai
         source = resolve(model)
         return source, load_config(source)
     return model, model.config
-
-
-def check_output(out: Path, overwrite: bool) -> None:
-    """Refuse an output folder that exists.
-
-    Raises:
-        UsageError: If it does and must not be replaced.
-    """
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} exists. Choose another --out, or replace it with --overwrite.")
 
 
 def tokenisation(config: RunConfig) -> Tokenisation:
@@ -179,4 +172,7 @@ def block_space(hf_config: PreTrainedConfig, protect: Iterable[int]) -> SearchSp
     reasons = [writable.why_not(space.dense.without(unit)) for unit in space.units]
     if reasons and all(reasons):
         raise UnsupportedModelError(f"no block of this model can be removed: {reasons[0]}")
+    if not any(reasons) and not per_layer_fields(hf_config):
+        # Nothing in the config depends on the blocks, so single masks speak for all.
+        return SearchSpace.of_blocks(space.depth, protect)
     return space

@@ -4,14 +4,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan, Score
 from shoal.engine.driver import Outcome, drive
 from shoal.engine.estimate import Estimate, cache_share, estimate
 from shoal.engine.evaluator import Evaluator
 from shoal.engine.runners import Passes
-from shoal.engine.selfcheck import choose_runner
+from shoal.engine.selfcheck import Choice, choose_runner
 from shoal.engine.store import Store
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
@@ -49,22 +48,25 @@ class SearchResult:
     dense: DenseModel
 
 
-def run_search(
-    request: Prepared, listener: Listener, dense: DenseModel | None = None
-) -> SearchResult:
-    """Search for the best mask, resuming where an earlier run of the same folder stopped.
+@dataclass(frozen=True)
+class Ready:
+    """A search that is ready to start.
 
-    Args:
-        request: The checked request.
-        listener: Hears of the progress.
-        dense: The model, where it is loaded already.
-
-    Returns:
-        The plan and what it took; the plan also lies in the run folder.
+    Attributes:
+        objective: The objective, prepared.
+        choice: How masks will be run, and why.
+        estimate: What it will take.
     """
+
+    objective: Objective
+    choice: Choice
+    estimate: Estimate
+
+
+def make_ready(request: Prepared, listener: Listener, dense: DenseModel) -> Ready:
+    """Tokenise the data, choose how masks are run, and estimate the cost."""
     config = request.config
-    dense = dense or load(request, listener)
-    listener.stage("Preparing the objective")
+    listener.stage(f"Preparing {config.expression}")
     objective = build_objective(
         config.objective,
         request.calibration,
@@ -79,25 +81,46 @@ def run_search(
     choice = choose_runner(dense, widest.tokens.to(dense.device), cache_bytes=share)
     listener.note(choice.reason)
     expected = estimate(dense, objective, choice.runner, request.forecast, share)
+    return Ready(objective, choice, expected)
+
+
+def run_search(
+    request: Prepared,
+    listener: Listener,
+    dense: DenseModel | None = None,
+    ready: Ready | None = None,
+) -> SearchResult:
+    """Search for the best mask, resuming where an earlier run of the same folder stopped.
+
+    Args:
+        request: The checked request.
+        listener: Hears of the progress.
+        dense: The model, where it is loaded already.
+        ready: What `make_ready` returned, where it was called already.
+
+    Returns:
+        The plan and what it took; the plan also lies in the run folder.
+    """
+    config = request.config
+    dense = dense or load(request, listener)
     folder = config.run_dir or run_folder.default_folder(config, dense.source.id)
     run_folder.open_folder(folder, config, dense.source.id)
+    ready = ready or make_ready(request, listener, dense)
+    objective, runner = ready.objective, ready.choice.runner
     context = {
         "model": dense.fingerprint,
         "dtype": dense.dtype_name,
         "objective": objective.expression,
         "data": objective.fingerprint,
     }
-    with Store(folder / run_folder.STORE, context, objective.weights) as store:
-        announce(listener, request, objective, expected, len(store))
+    path = config.store or folder / run_folder.STORE
+    with Store(path, context, objective.weights) as store:
+        announce(listener, request, ready, len(store))
         listener.work((request.forecast.evaluations + 1) * len(objective.batches))
         evaluator = Evaluator(
-            dense, objective, choice.runner, store, lambda done, planned: listener.advance()
+            dense, objective, runner, store, lambda done, planned: listener.advance()
         )
         begin = time.perf_counter()
-
-        def hear(evaluation: Evaluation, asked: int) -> None:
-            listener.best(evaluation)
-
         outcome = drive(
             config.search,
             request.space,
@@ -105,7 +128,7 @@ def run_search(
             config.seed,
             evaluator,
             budget=config.budget_evaluations,
-            on_best=hear,
+            on_best=lambda evaluation, asked: listener.best(evaluation),
         )
         seconds = time.perf_counter() - begin
         listener.done()
@@ -115,10 +138,10 @@ def run_search(
         plan,
         folder,
         outcome,
-        choice.runner.passes,
+        runner.passes,
         seconds,
-        expected,
-        choice.runner.name,
+        ready.estimate,
+        runner.name,
         tuple(evaluator.not_finite),
         dense,
     )
@@ -137,15 +160,9 @@ def load(request: Prepared, listener: Listener) -> DenseModel:
     )
 
 
-def announce(
-    listener: Listener,
-    request: Prepared,
-    objective: Objective,
-    expected: Estimate,
-    known: int,
-) -> None:
+def announce(listener: Listener, request: Prepared, ready: Ready, known: int) -> None:
     """Say what the search will take before it starts."""
-    cost = request.forecast
+    cost, objective = request.forecast, ready.objective
     batches = len(objective.batches)
     listener.stage(
         f"Searching: {request.config.search.name}, {request.k} of {request.space.depth} blocks, "
@@ -157,8 +174,8 @@ def announce(
         f"{cost.naive * batches:,} one by one"
     )
     listener.note(
-        f"estimated {duration(expected.seconds)} and {expected.bytes / 1e9:.1f} GB of memory"
-        + (f"; {known} evaluations are known from before" if known else "")
+        f"estimated {duration(ready.estimate.seconds)} and {ready.estimate.bytes / 1e9:.1f} GB of "
+        "memory" + (f"; {known} evaluations are known from before" if known else "")
     )
 
 

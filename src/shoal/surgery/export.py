@@ -107,7 +107,9 @@ def export(
         if not (folder / "generation_config.json").is_file() and dense.module.can_generate():
             dense.module.generation_config.save_pretrained(folder)
         if plan is not None:
-            plan.save(folder / "shoal_plan.json")
+            # Where a model lies on this machine is nobody else's business.
+            ref = plan.model.model_copy(update={"id": _public_id(dense.source, plan.model.id)})
+            plan.model_copy(update={"model": ref}).save(folder / "shoal_plan.json")
         text = model_card(
             _public_name(dense.source),
             dense.source.revision,
@@ -155,6 +157,12 @@ def check_exportable(dense: DenseModel, mask: Mask, plan: Plan | None = None) ->
             "index, which is not renumbered yet. Prune the unquantised model and quantise after."
         )
     check_prunable(dense.config, mask)
+
+
+def _public_id(source: Source, name: str) -> str:
+    """The name of a model without the folder that it lies in."""
+    known = source.kind == "hub" or name in EMBEDDED
+    return name if known else Path(name).name
 
 
 def _public_name(source: Source) -> str:

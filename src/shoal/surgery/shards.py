@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal.core.errors import UsageError
+from shoal.models.source import INDEX, SINGLE
 
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
 CHUNK = 8 * 2**20
 """Bytes held at once while copying."""
 
@@ -44,27 +43,6 @@ class Stored:
     def count(self) -> int:
         """How many numbers it holds."""
         return prod(self.shape)
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that transformers would load from a folder.
-
-    Raises:
-        UsageError: If there are none, or a listed one is missing.
-    """
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    index = folder / INDEX
-    if not index.is_file():
-        raise UsageError(f"{folder} holds neither {SINGLE} nor {INDEX}.")
-    names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise UsageError(
-            f"{folder} is incomplete: {INDEX} lists {len(missing)} files that are not there, "
-            f"{missing[0]} first. Fetch the checkpoint again."
-        )
-    return [folder / name for name in names]
 
 
 def read_header(file: Path) -> list[Stored]:

@@ -34,7 +34,7 @@ def check_target(out: Path, source: Path | None, *, overwrite: bool) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file. Choose the name of a folder.")
     if out.is_dir() and not overwrite:
-        raise UsageError(f"{out} exists. Choose another folder, or allow it with overwrite.")
+        raise UsageError(f"{out} exists. Choose another folder, or replace it with --overwrite.")
     if out.is_dir() and any(out.iterdir()) and not (out / "config.json").is_file():
         raise UsageError(
             f"{out} exists and is no checkpoint (it holds no config.json), so it is not replaced. "

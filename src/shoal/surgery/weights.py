@@ -11,9 +11,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from shoal.core.mask import Mask
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_config
-from shoal.models.source import Source
+from shoal.models.source import Source, weight_files
 from shoal.surgery.config import prune_config
-from shoal.surgery.shards import Stored, read_header, renamed, weight_files, write_shards
+from shoal.surgery.shards import Stored, read_header, renamed, write_shards
 from shoal.surgery.tensors import Renamer
 
 _FLOATS = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
