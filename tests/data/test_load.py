@@ -37,7 +37,7 @@ def commonsense(answer: str) -> dict[str, str]:
 def test_own_choices(write: Write) -> None:
     path = write("mine.jsonl", [OWN, {**OWN, "id": "second", "gold": 1}])
     mine = load_choices(path)
-    assert (mine.name, mine.split, mine.origin) == ("mine.jsonl", "file", f"file {path}")
+    assert (mine.name, mine.split, mine.origin) == ("mine.jsonl", "file", "file mine.jsonl")
     assert [i.id for i in mine.items] == ["0", "second"]
     assert [i.gold for i in mine.items] == [0, 1]
     assert mine.items[0].choices[0].continuation == " 4"

@@ -54,7 +54,12 @@ def oracle(dense, mask, config):
         scores = []
         for choice in encoded.choices:
             tokens = single_scores(dense, mask, choice)
-            size = {"token": len(tokens), "byte": choice.num_bytes, "sum": 1}[config.normalise]
+            size = {
+                "token": len(tokens),
+                "byte": choice.num_bytes,
+                "char": choice.num_chars,
+                "sum": 1,
+            }[config.normalise]
             scores.append(float(tokens.sum()) / size)
         right = scores[encoded.gold]
         wrong = [s for i, s in enumerate(scores) if i != encoded.gold]
@@ -86,7 +91,7 @@ CONFIGS = [
     *(MarginConfig(normalise=n) for n in ("token", "sum", "byte")),
     *(MarginConfig(pair=p) for p in ("sum", "max")),
     LikelihoodConfig(),
-    *(AccuracyConfig(normalise=n) for n in ("token", "sum", "byte")),
+    *(AccuracyConfig(normalise=n) for n in ("token", "sum", "byte", "char")),
 ]
 
 

@@ -7,7 +7,7 @@ from shoal.pipeline.measure import ModelReport, Report
 LABELS = {
     "perplexity": "perplexity",
     "accuracy": "accuracy",
-    "accuracy_norm": "accuracy (byte-normalised)",
+    "accuracy_norm": "accuracy, per character",
     "margin": "margin loss",
 }
 

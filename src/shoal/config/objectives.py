@@ -39,8 +39,10 @@ class MarginConfig(ObjectiveConfig):
     kind: ClassVar[DataKind] = "choice"
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["margin"] = "margin"
-    normalise: Literal["token", "sum", "byte"] = Field(
-        "token", description="divide a choice's log-likelihood by its tokens, bytes, or not at all"
+    normalise: Literal["token", "sum", "byte", "char"] = Field(
+        "token",
+        description="divide a choice's log-likelihood by its tokens, bytes, characters, or "
+        "not at all (sum)",
     )
     pair: Literal["mean", "sum", "max"] = Field(
         "mean", description="how the wrong choices are joined"
@@ -55,8 +57,10 @@ class LikelihoodConfig(ObjectiveConfig):
     kind: ClassVar[DataKind] = "choice"
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["likelihood"] = "likelihood"
-    normalise: Literal["token", "sum", "byte"] = Field(
-        "token", description="divide a choice's log-likelihood by its tokens, bytes, or not at all"
+    normalise: Literal["token", "sum", "byte", "char"] = Field(
+        "token",
+        description="divide a choice's log-likelihood by its tokens, bytes, characters, or "
+        "not at all (sum)",
     )
 
 
@@ -68,8 +72,8 @@ class AccuracyConfig(ObjectiveConfig):
     kind: ClassVar[DataKind] = "choice"
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["accuracy"] = "accuracy"
-    normalise: Literal["sum", "token", "byte"] = Field(
-        "sum", description="sum is lm-eval's acc, byte its acc_norm"
+    normalise: Literal["sum", "token", "byte", "char"] = Field(
+        "sum", description="sum is lm-eval's acc, char its acc_norm"
     )
 
 

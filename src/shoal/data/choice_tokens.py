@@ -21,8 +21,9 @@ class EncodedChoice:
     Attributes:
         tokens: Context and continuation.
         scored: How many tokens at the end are the continuation; at least one comes before.
-        num_bytes: UTF-8 bytes of the choice's text without its leading space.
-        num_chars: Characters of the same text; lm-eval's `acc_norm` divides by these.
+        num_bytes: UTF-8 bytes of what is scored, its leading space included.
+        num_chars: Characters of the choice without that space; lm-eval's `acc_norm` divides by
+            these.
     """
 
     tokens: tuple[int, ...]
@@ -130,7 +131,7 @@ def _encoded(item: ChoiceItem, parts: list[tuple[list[int], list[int]]]) -> Enco
             EncodedChoice(
                 tokens=(*context, *continuation),
                 scored=len(continuation),
-                num_bytes=len(answer.encode()),
+                num_bytes=len(choice.continuation.encode()),
                 num_chars=len(answer),
             )
         )

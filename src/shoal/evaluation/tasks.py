@@ -28,7 +28,7 @@ TEXT_METRICS: dict[MetricName, ObjectiveConfig] = {"perplexity": NllConfig()}
 
 CHOICE_METRICS: dict[MetricName, ObjectiveConfig] = {
     "accuracy": AccuracyConfig(),
-    "accuracy_norm": AccuracyConfig(normalise="byte"),
+    "accuracy_norm": AccuracyConfig(normalise="char"),
     "margin": MarginConfig(),
 }
 
@@ -67,7 +67,7 @@ def measure(
         on_step: Called with mask passes done and planned.
 
     Returns:
-        For each mask its metrics: perplexity of text; accuracy, byte-normalised accuracy and
+        For each mask its metrics: perplexity of text; accuracy, accuracy per character and
         margin loss of multiple choice.
     """
     objectives = _objectives(dense, data, settings)

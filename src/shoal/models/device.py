@@ -43,7 +43,7 @@ def fast_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         # Older releases of torch cannot tell.
-        capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+        capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
         return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return False
 

@@ -77,7 +77,10 @@ def build_objective(
         described |= {"items": len(items), "packed_choices": pack_choices}
         objective.batches = choice_batches(items, batch_tokens, packed=pack_choices)
         objective.num_examples = len(items)
-        content = [[[[c.tokens, c.scored, c.num_bytes] for c in i.choices], i.gold] for i in items]
+        content = [
+            [[[c.tokens, c.scored, c.num_bytes, c.num_chars] for c in i.choices], i.gold]
+            for i in items
+        ]
     options = config.model_dump(exclude={"name"})
     for name, value in options.items():
         setattr(objective, name, value)

@@ -1,7 +1,7 @@
 """Objectives on multiple-choice items: margin, likelihood, accuracy.
 
-With l the log-likelihood of a choice (per token, per byte, or summed), c the right one and C the
-number of choices:
+With l the log-likelihood of a choice (per token, byte or character, or summed), c the right one
+and w the wrong ones:
 
     margin      mean_{w != c} l_w - l_c        the recommended form of methods.md A.2
     likelihood  -l_c
@@ -19,7 +19,7 @@ from torch import Tensor
 from shoal.models.head import Scorer
 from shoal.objectives.base import ExampleBatch, Objective
 
-Normalise = Literal["token", "sum", "byte"]
+Normalise = Literal["token", "sum", "byte", "char"]
 Pair = Literal["mean", "sum", "max"]
 
 
@@ -27,7 +27,7 @@ class ChoiceObjective(Objective):
     """An objective that compares the choices of an item.
 
     Attributes:
-        normalise: Divide a choice's log-likelihood by its tokens, its bytes, or not at all.
+        normalise: Divide a choice's log-likelihood by its tokens, bytes, characters, or not at all.
     """
 
     normalise: Normalise = "token"
@@ -42,6 +42,8 @@ class ChoiceObjective(Objective):
             scores = scores / tokens.segment_lengths()[segment]
         elif self.normalise == "byte":
             scores = scores / layout.num_bytes.to(sums.device)
+        elif self.normalise == "char":
+            scores = scores / layout.num_chars.to(sums.device)
         return scores.masked_fill(~layout.present.to(sums.device), -torch.inf)
 
 

@@ -33,13 +33,15 @@ class ChoiceLayout:
         segment: Segment of each choice [items, choices], 0 where there is none.
         present: Whether there is such a choice [items, choices].
         gold: Index of the right choice [items].
-        num_bytes: UTF-8 bytes of each choice's text [items, choices].
+        num_bytes: UTF-8 bytes of what is scored of each choice [items, choices].
+        num_chars: Characters of each choice, without its leading space [items, choices].
     """
 
     segment: Tensor
     present: Tensor
     gold: Tensor
     num_bytes: Tensor
+    num_chars: Tensor
 
 
 @dataclass(frozen=True)
@@ -121,19 +123,20 @@ def _batch(
     shape = (len(group), most)
     segment = torch.zeros(shape, dtype=torch.long)
     present = torch.zeros(shape, dtype=torch.bool)
-    num_bytes = torch.ones(shape, dtype=torch.long)
+    num_bytes, num_chars = (torch.ones(shape, dtype=torch.long) for _ in range(2))
     count = 0
     for at, i in enumerate(group):
         choices = items[i].choices
         segment[at, : len(choices)] = torch.arange(count, count + len(choices))
         present[at, : len(choices)] = True
-        num_bytes[at, : len(choices)] = torch.tensor([max(1, c.num_bytes) for c in choices])
+        num_bytes[at, : len(choices)] = torch.tensor([c.num_bytes for c in choices])
+        num_chars[at, : len(choices)] = torch.tensor([max(1, c.num_chars) for c in choices])
         for tree in trees[i]:
             flat.append(replace(tree, segment=count))
             count += len(tree.branches)
     gold = torch.tensor([items[i].gold for i in group])
     rows = _side_by_side(flat) if packed else [[tree] for tree in flat]
-    layout = ChoiceLayout(segment, present, gold, num_bytes)
+    layout = ChoiceLayout(segment, present, gold, num_bytes, num_chars)
     return ExampleBatch(_collate(rows, count, packed), tuple(group), layout)
 
 
