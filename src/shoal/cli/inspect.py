@@ -30,11 +30,7 @@ def inspect(model: str, /, *, deep: bool = True, json: bool = False) -> None:
         ("model", found.id),
         ("architecture", found.architecture),
         ("blocks", f"{found.depth} at {found.path}"),
-        (
-            "parameters",
-            f"{found.parameters / 1e6:.1f} M, {found.outside / 1e6:.1f} M of them"
-            " outside the blocks",
-        ),
+        ("parameters", f"{found.parameters:,}, {found.outside:,} of them outside the blocks"),
         ("dtype", found.dtype),
     ]
     facts += [(f"per-layer {name}", how) for name, how in found.per_layer.items()]

@@ -34,7 +34,7 @@ def print_report(report: Report) -> None:
             rows.append([label, *cells])
     title = f"measured in {report.dtype} on {report.device}"
     title += f", peak memory {report.peak_memory / 1e9:.1f} GB"
-    table(title, ["", *(m.name for m in models)], rows)
+    table(title, ["", *(m.name for m in models)], rows, numbers=True)
 
 
 def _blocks(model: ModelReport) -> str:

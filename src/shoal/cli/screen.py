@@ -83,11 +83,23 @@ class Screen(Listener):
             self._progress = None
 
 
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; columns keep their full width where output is not a terminal."""
-    drawn = Table(title=title, title_justify="left", title_style="bold")
+def table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = False
+) -> None:
+    """Print a table; columns keep their full width where output is not a terminal.
+
+    Args:
+        title: Title, or an empty string.
+        header: Column names; no header is drawn if all are empty.
+        rows: The cells.
+        numbers: Whether all columns but the first hold numbers, which stand to the right.
+    """
+    drawn = Table(
+        title=title or None, title_justify="left", title_style="bold", show_header=any(header)
+    )
     for i, name in enumerate(header):
-        drawn.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        right = numbers and i > 0
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*map(Text, row))
     console = out if sys.stdout.isatty() else Console(width=200, highlight=False)

@@ -98,7 +98,8 @@ def describe(model: Model, *, deep: bool = True) -> Description:
     else:
         with torch.device("meta"):
             module = AutoModelForCausalLM.from_config(config)
-        extra, name, dtype = {}, found.id, str(getattr(config, "dtype", None) or "unknown")
+        own = "chosen when it is dequantised" if found.gguf else getattr(config, "dtype", None)
+        extra, name, dtype = {}, found.id, str(own or "not stated")
     blocks = find_blocks(module)
     inside = sum(p.numel() for p in blocks.layers.parameters())
     total = sum(p.numel() for p in module.parameters())

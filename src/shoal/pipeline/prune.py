@@ -13,6 +13,7 @@ from shoal.pipeline.measure import Report, report
 from shoal.pipeline.prepare import Prepared, tokenisation
 from shoal.pipeline.search import SearchResult, load, run_search
 from shoal.surgery.card import Result
+from shoal.surgery.config import attention_mix
 from shoal.surgery.export import ExportReport, export
 
 REPORT = "report.json"
@@ -79,6 +80,9 @@ def write_checkpoint(
 ) -> ExportReport:
     """Export a plan, with what was measured in its model card."""
     listener.stage(f"Writing {out}")
+    gone = [kind for kind, kept in attention_mix(dense.config, plan.mask).items() if not kept]
+    if gone:
+        listener.note(f"no block with {' or '.join(gone)} is left")
     written = export(
         dense,
         plan.mask,
