@@ -11,6 +11,7 @@ from shoal.core.version import __version__
 if TYPE_CHECKING:
     from shoal.api import evaluate, export, load, prune, search
     from shoal.config.run import RunConfig
+    from shoal.core.errors import ShoalError
     from shoal.core.mask import Mask, Site
     from shoal.core.plan import Plan
 
@@ -23,6 +24,7 @@ _WHERE = {
     "Mask": "shoal.core.mask",
     "Site": "shoal.core.mask",
     "Plan": "shoal.core.plan",
+    "ShoalError": "shoal.core.errors",
     "RunConfig": "shoal.config.run",
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "Mask",
     "Plan",
     "RunConfig",
+    "ShoalError",
     "Site",
     "__version__",
     "evaluate",

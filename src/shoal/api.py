@@ -9,9 +9,10 @@ Example:
 A transformers model object is accepted wherever a name is; pass its tokenizer with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -35,6 +36,25 @@ PlanLike: TypeAlias = Plan | Mask | str | Path
 """A plan, a mask, or the path of a plan."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _keeps_mode(stage: F) -> F:
+    """Put a model object back into training mode if it was in it."""
+
+    @wraps(stage)
+    def run(model: Model, *args: Any, **kwargs: Any) -> Any:
+        training = isinstance(model, PreTrainedModel) and model.training
+        try:
+            return stage(model, *args, **kwargs)
+        finally:
+            if training and isinstance(model, PreTrainedModel):
+                model.train()
+
+    return cast(F, run)
+
+
+@_keeps_mode
 def prune(
     model: Model,
     *,
@@ -61,6 +81,7 @@ def prune(
     return run_prune(request, listener or Listener())
 
 
+@_keeps_mode
 def search(
     model: Model,
     *,
@@ -79,6 +100,7 @@ def search(
     return run_search(request, listener or Listener())
 
 
+@_keeps_mode
 def load(
     model: Model,
     *,
@@ -108,6 +130,7 @@ def load(
     return shallow_model(dense, mask_for(dense, plan, any_model=any_model))
 
 
+@_keeps_mode
 def export(
     model: Model,
     plan: PlanLike,
@@ -142,6 +165,7 @@ def export(
     return write(dense, mask, Path(out), plan=recorded, overwrite=overwrite, **options)
 
 
+@_keeps_mode
 def evaluate(
     model: Model,
     tasks: str | Sequence[str],

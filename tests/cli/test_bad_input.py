@@ -211,3 +211,150 @@ def test_plan_for_another_model(shoal, tiny_folder, data_dir, tmp_path):
     code, _, err = shoal("export", "nowhere", "--out", "x")
     assert code == 2
     assert "no plan at" in err
+
+
+def test_more_blocks_than_weights(shoal, tiny_folder, data_dir, tmp_path, caplog):
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_folder, broken)
+    config = json.loads((broken / "config.json").read_text())
+    for depth in (8, 4):
+        (broken / "config.json").write_text(json.dumps({**config, "num_hidden_layers": depth}))
+        code, _, err = prune(shoal, broken, data_dir)
+        if depth == 8:
+            assert code == 2
+            assert "lacks 18 of the tensors" in err
+        else:
+            assert "does not ask for" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "empty", "shapes", "quantised"])
+def test_damaged_weights(shoal, tiny_folder, data_dir, tmp_path, damage):
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_folder, broken)
+    weights = broken / "model.safetensors"
+    config = json.loads((broken / "config.json").read_text())
+    if damage == "shapes":
+        config |= {"hidden_size": 64}
+    elif damage == "quantised":
+        config |= {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    else:
+        whole = weights.read_bytes()
+        content = {"cut": whole[:-100], "garbage": b"\x00" * 100, "empty": b""}[damage]
+        weights.write_bytes(content)
+    (broken / "config.json").write_text(json.dumps(config))
+    code, _, err = prune(shoal, broken, data_dir)
+    assert code == (1 if damage == "quantised" else 2)
+    assert "unexpected" not in err
+    assert ("is quantised" if damage == "quantised" else "cannot be loaded") in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_not_finite(shoal, tiny_folder, data_dir, tmp_path):
+    import math
+
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_folder)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.fill_(math.nan)
+    model.save_pretrained(tmp_path / "nan")
+    AutoTokenizer.from_pretrained(tiny_folder).save_pretrained(tmp_path / "nan")
+    code, _, err = prune(shoal, tmp_path / "nan", data_dir)
+    assert code == 1
+    assert "the dense model's own loss is not finite" in err
+
+
+def test_calibration_and_report_on_the_same_items(refused, tmp_path):
+    path = tmp_path / "own.jsonl"
+    rows = [{"prompt": f"q{i}", "choices": ["a", "b"], "gold": i % 2} for i in range(6)]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert "shares 4 examples" in refused(task=path, evaluate=path)
+
+
+def test_own_data_without_report_data_says_so(shoal, tiny_folder, data_dir, tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"prompt": "q", "choices": ["a", "b"], "gold": 0}) + "\n")
+    code, _, err = prune(shoal, tiny_folder, data_dir, task=path)
+    assert code == 0
+    assert "no report data" in err
+
+
+def test_text_longer_than_the_model_s_positions(shoal, tmp_path, data_dir):
+    folder = save_tiny("gpt2", tmp_path / "gpt2")
+    code, _, err = prune(shoal, folder, data_dir, objective="nll", task="wikitext2")
+    assert code == 2
+    assert "Use --length 128 or less" in err
+    rows = [{"prompt": "word " * 9000, "choices": ["a", "b"], "gold": 0}]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    code, _, err = prune(shoal, folder, data_dir, task=tmp_path / "long.jsonl")
+    assert code == 0, err
+
+
+def test_a_model_with_few_positions_is_timed(shoal, tmp_path, data_dir):
+    folder = save_tiny("gpt_neo", tmp_path / "neo")
+    code, out, err = prune(shoal, folder, data_dir)
+    assert code == 0, err
+    assert "decode" in out
+
+
+def test_run_and_checkpoint_need_two_folders(refused):
+    assert "folders of their own" in refused(out="same", **{"run-dir": "same"})
+
+
+def test_a_run_folder_that_cannot_be_made(shoal, tiny_folder, data_dir):
+    code, _, err = prune(shoal, tiny_folder, data_dir, **{"run-dir": "/proc/foo"})
+    assert code == 2
+    assert "cannot be made" in err
+
+
+def test_a_refused_first_try_does_not_block_the_next(shoal, tiny_folder, data_dir):
+    options = ("--data-dir", data_dir, "--remove", 1, "--limit", 2)
+    assert shoal("search", tiny_folder, *options, "--length", 100_000)[0] == 2
+    assert shoal("search", tiny_folder, *options, "--length", 16)[0] == 0
+    assert shoal("search", tiny_folder, *options, "--length", 24)[0] == 0
+
+
+def test_damaged_run_folder(shoal, tiny_folder, data_dir, tmp_path):
+    options = (
+        "--data-dir",
+        data_dir,
+        "--remove",
+        1,
+        "--limit",
+        2,
+        "--length",
+        16,
+        "--run-dir",
+        "r",
+    )
+    assert shoal("search", tiny_folder, *options)[0] == 0
+    (tmp_path / "r/config.yaml").write_text("{oops")
+    code, _, err = shoal("search", tiny_folder, *options)
+    assert code == 2
+    assert "is damaged" in err
+    (tmp_path / "r/config.yaml").unlink()
+    (tmp_path / "r/evaluations.sqlite").write_bytes(b"nonsense" * 100)
+    code, _, err = shoal("search", tiny_folder, *options)
+    assert code == 2
+
+
+def test_odd_numbers(refused, shoal, tmp_path):
+    assert "names more blocks than any model has" in refused(protect="0-99999999999")
+    assert "cache_memory" in refused(**{"cache-memory": "inf"})
+    code, _, err = shoal("export", "x", "--out", "y", "--max-shard-gb", "nan")
+    assert code == 2
+    assert "--max-shard-gb must be" in err
+
+
+def test_python_refuses_what_is_no_model():
+    import shoal
+
+    with pytest.raises(shoal.ShoalError, match="not int"):
+        shoal.search(3, remove=1)
+    with pytest.raises(shoal.ShoalError, match="neither a count"):
+        shoal.search("smollm2-135m", remove=True)

@@ -182,3 +182,15 @@ def test_python_takes_model_objects(tiny_dense, data_dir, tmp_path):
     with pytest.raises(shoal.core.errors.UsageError, match="another checkpoint"):
         shoal.load(tiny_dense("llama").module, plan=result.search.plan)
     assert shoal.load(tiny_dense("llama").module, plan=result.search.plan, any_model=True)
+
+
+def test_a_model_object_keeps_its_mode(data_dir, tmp_path):
+    import shoal
+    from shoal.testing.tiny import tiny_model, tiny_tokenizer
+
+    model = tiny_model("llama").train()
+    shoal.search(
+        model, tokenizer=tiny_tokenizer(), remove=1, length=16, limit=2, data_dir=str(data_dir),
+        run_dir=tmp_path / "run",
+    )  # fmt: skip
+    assert model.training

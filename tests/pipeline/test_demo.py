@@ -23,7 +23,7 @@ class Notes(Listener):
 def test_demo_makes_two_models_and_a_report(tmp_path):
     model = save_tiny("llama", tmp_path / "model")
     notes = Notes()
-    result = run_demo(tmp_path / "out", remove=2, model=str(model), listener=notes)
+    result = run_demo(tmp_path / "out", remove=2, model=str(model), length=64, listener=notes)
     names = [m.name for m in result.report.models]
     assert names == ["dense", "pruned for perplexity", "pruned for margin"]
     assert notes.heard[2].startswith("both searches are estimated to take")
@@ -41,6 +41,6 @@ def test_demo_makes_two_models_and_a_report(tmp_path):
     written = json.loads(result.report_file.read_text())
     assert len(written["models"]) == 3
     with pytest.raises(UsageError, match="exists"):
-        run_demo(tmp_path / "out", remove=2, model=str(model))
-    again = run_demo(tmp_path / "out", remove=2, model=str(model), overwrite=True)
+        run_demo(tmp_path / "out", remove=2, model=str(model), length=64)
+    again = run_demo(tmp_path / "out", remove=2, model=str(model), length=64, overwrite=True)
     assert [m.mask for m in again.report.models] == [m.mask for m in result.report.models]

@@ -48,6 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ShoalError as error:
         sys.stderr.write(f"shoal: {error}\n")
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except Exception as error:
+        if os.environ.get("SHOAL_DEBUG"):
+            raise
+        sys.stderr.write(
+            f"shoal: unexpected {type(error).__name__}: {error}\n"
+            "This is a bug. SHOAL_DEBUG=1 shows where it is; please report it.\n"
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("shoal: interrupted; run the same command again to go on.\n")
         sys.exit(130)

@@ -17,7 +17,7 @@ def evaluate(
     tasks: str,
     plan: Path | None = None,
     limit: int | None = None,
-    no_speed: bool = False,
+    speed: bool = True,
     any_model: bool = False,
     json: bool = False,
     options: dict[str, Any],
@@ -34,8 +34,8 @@ def evaluate(
         A plan.json or run folder: also measure without the blocks that it removes.
     limit
         Examples per task: blocks of text or items.
-    no_speed
-        Do not time prefill and decode.
+    speed
+        Time prefill and decode.
     any_model
         Apply a plan that was made for another checkpoint of the same depth.
     json
@@ -52,7 +52,7 @@ def evaluate(
         tasks,
         plan=plan,
         limit=limit,
-        speed=not no_speed,
+        speed=speed,
         any_model=any_model,
         listener=Screen(),
         **options,

@@ -39,9 +39,12 @@ def export(
     import shoal
     from shoal.cli.common import quiet_libraries
     from shoal.cli.screen import out as screen
+    from shoal.core.errors import UsageError
     from shoal.core.plan import Plan
     from shoal.surgery.staging import check_target
 
+    if not 0 < max_shard_gb < float("inf"):
+        raise UsageError(f"--max-shard-gb must be a positive number, got {max_shard_gb}.")
     read = Plan.load(plan)
     check_target(out, None, overwrite=overwrite)
     quiet_libraries()

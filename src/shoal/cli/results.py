@@ -18,7 +18,7 @@ def print_report(report: Report) -> None:
     rows: list[list[str]] = [["removed blocks", *(_blocks(m) for m in models)]]
     rows.append(["parameters", *(f"{m.size.parameters / 1e6:.1f} M" for m in models)])
     if any(m.size.disk_bytes for m in models):
-        rows.append(["weight files", *(_bytes(m.size.disk_bytes) for m in models)])
+        rows.append(["weight files", *(_files(m) for m in models)])
     for place, metric in enumerate(models[0].metrics):
         label = f"{metric.task} {LABELS[metric.name]} ({metric.examples} {metric.split})"
         rows.append([label, *(_value(m.metrics[place]) for m in models)])
@@ -41,8 +41,10 @@ def _blocks(model: ModelReport) -> str:
     return str(model.mask) if len(model.mask) else "none"
 
 
-def _bytes(count: int | None) -> str:
-    return "" if count is None else f"{count / 1e6:,.0f} MB"
+def _files(model: ModelReport) -> str:
+    if model.size.disk_bytes is None:
+        return ""
+    return f"{model.size.disk_bytes / 1e6:,.1f} MB" + (" (packed GGUF)" * model.size.packed)
 
 
 def _value(metric: Metric) -> str:

@@ -58,5 +58,3 @@ def print_plan(result: "SearchResult") -> None:
             f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,} block passes, "
             f"{passes.naive:,} one by one"
         )
-    for mask in result.not_finite:
-        out.print(f"the loss of {mask} was not finite; it ranked last", markup=False)

@@ -20,6 +20,10 @@ SearchField = Annotated[
 ]
 
 
+MOST_BLOCKS = 100_000
+"""Where a block index must be a slip of the hand."""
+
+
 def _integers(value: Any) -> Any:
     """Read `0,29` or `0-2,29` as a tuple of integers."""
     if isinstance(value, int):
@@ -35,13 +39,15 @@ def _integers(value: Any) -> Any:
             raise ValueError(
                 f'"{part}" runs backwards. Write the lower block first: {last}-{first}.'
             )
+        if int(last or first) > MOST_BLOCKS:
+            raise ValueError(f'"{part}" names more blocks than any model has.')
         numbers += range(int(first), int(last or first) + 1)
     return tuple(numbers)
 
 
 def _count(value: Any) -> Any:
     """Leave a number that is no count to the message of `num_removed`."""
-    return str(value) if isinstance(value, float) else value
+    return str(value) if isinstance(value, float | bool) else value
 
 
 def _names(value: Any) -> Any:
@@ -100,7 +106,10 @@ class RunConfig(ModelOptions, DataOptions):
         None, ge=1, description="refuse searches that need more evaluations than this"
     )
     cache_memory: float | None = Field(
-        None, ge=0, description="GB for hidden states kept between rounds; default a fifth of free"
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="GB for hidden states kept between rounds; default a fifth of free",
     )
     run_dir: Path | None = Field(None, description="folder of the run; resumes what lies there")
     store: Path | None = Field(

@@ -24,11 +24,15 @@ class MissingDependencyError(ShoalError, ImportError):
     """An optional package is needed; the message holds the command that installs it."""
 
 
+class NotFiniteError(ShoalError, ArithmeticError):
+    """The dense model gives no finite loss, so nothing can be compared with it."""
+
+
 class VerificationError(ShoalError, RuntimeError):
     """A self-check failed: two ways of computing the same numbers disagree."""
 
 
-class BudgetError(ShoalError, RuntimeError):
+class BudgetError(UsageError):
     """The work would exceed a stated limit."""
 
 

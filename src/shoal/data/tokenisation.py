@@ -91,6 +91,12 @@ def token_ids(
     """The tokens of some texts, without special tokens unless asked."""
     # verbose=False: long texts are cut into blocks later, so the warning about the model's
     # longest input would be false.
-    encoded = tokenizer(texts, add_special_tokens=special, verbose=False)
+    try:
+        encoded = tokenizer(texts, add_special_tokens=special, verbose=False)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise UsageError(
+            "a text cannot be tokenised: it holds characters that are not valid Unicode (half of a "
+            "surrogate pair). Clean the data."
+        ) from error
     ids: list[list[int]] = encoded["input_ids"]
     return ids

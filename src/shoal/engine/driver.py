@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.config.base import Named
-from shoal.core.errors import BudgetError
+from shoal.core.errors import BudgetError, NotFiniteError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -104,11 +104,17 @@ def drive(
 
     Raises:
         BudgetError: If the budget would be exceeded.
+        NotFiniteError: If the dense model's loss is not finite.
         RuntimeError: If the search returns a mask that it must not.
     """
     seen: set[Mask] = set()
     trace: list[float] = []
     dense = evaluator.evaluate([space.dense])[0]
+    if not dense.finite:
+        raise NotFiniteError(
+            "the dense model's own loss is not finite on these data, so no mask can be judged. "
+            "Look for NaN or infinite weights, or try --dtype float32."
+        )
     run = start(config, space, k, seed)
     try:
         masks = next(run)

@@ -67,7 +67,10 @@ class Store:
             )
         except sqlite3.DatabaseError as error:
             self.close()
-            raise UsageError(f"{path} is not a store of evaluations: {error}.") from error
+            raise UsageError(
+                f"{path} is not a store of evaluations ({error}). Delete it to start over, or name "
+                "another with --store."
+            ) from error
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,8 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from transformers import DynamicCache, PreTrainedModel
 
+from shoal.models.discover import max_positions
+
 T = TypeVar("T")
 
 BATCH_SIZES = (1, 4)
@@ -41,20 +43,23 @@ class Size(BaseModel):
     Attributes:
         parameters: Number of parameters, shared ones once.
         disk_bytes: Bytes of the checkpoint's weight files; None for a model without files.
+        packed: Whether those files hold packed (GGUF) weights, which are smaller than these.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     parameters: int
     disk_bytes: int | None
+    packed: bool = False
 
 
 def size(model: PreTrainedModel, folder: Path | None = None) -> Size:
     """Parameters of a model, and bytes of its weight files."""
-    disk = None
+    disk, packed = None, False
     if folder is not None:
         files = [*folder.glob("*.safetensors"), *folder.glob("*.gguf")]
-        disk = sum(f.stat().st_size for f in files)
-    return Size(parameters=sum(p.numel() for p in model.parameters()), disk_bytes=disk)
+        disk, packed = sum(f.stat().st_size for f in files), any(folder.glob("*.gguf"))
+    count = sum(p.numel() for p in model.parameters())
+    return Size(parameters=count, disk_bytes=disk, packed=packed)
 
 
 def peak_memory(device: torch.device) -> int:
@@ -81,13 +86,17 @@ def speed_of(
     Args:
         models: The models, on their devices.
         batch_sizes: Sequences at once.
-        prompt: Tokens per prompt.
+        prompt: Tokens per prompt; fewer where a model has not so many positions.
         new_tokens: Tokens decoded one at a time after it.
         repeats: Timed rounds.
 
     Returns:
         For each model, its speed at each batch size.
     """
+    for model in models:
+        positions = max_positions(model.config)
+        if positions is not None:
+            prompt = max(1, min(prompt, positions - new_tokens))
     found: list[list[Speed]] = [[] for _ in models]
     for batch in batch_sizes:
         times: list[list[tuple[float, float]]] = [[] for _ in models]

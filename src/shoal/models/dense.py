@@ -32,7 +32,7 @@ class DenseModel:
 
     def __post_init__(self) -> None:
         check_causal(self.module.config)
-        self.module.eval()
+        self.module.train(False)
         self.blocks = find_blocks(self.module)
 
     @property

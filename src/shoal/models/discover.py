@@ -66,6 +66,12 @@ def depth_of(config: PreTrainedConfig) -> int:
     return depth
 
 
+def max_positions(config: PreTrainedConfig) -> int | None:
+    """Most tokens that a model can take, or None where it states no limit."""
+    positions = getattr(text_config(config), "max_position_embeddings", None)
+    return positions if isinstance(positions, int) and positions > 0 else None
+
+
 def check_causal(config: PreTrainedConfig) -> None:
     """Refuse a config that is not a decoder-only causal LM.
 

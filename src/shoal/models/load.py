@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -14,7 +15,7 @@ from transformers import (
 )
 from transformers.utils.quantization_config import GgufConfig
 
-from shoal.core.errors import MissingDependencyError, UsageError
+from shoal.core.errors import MissingDependencyError, UnsupportedModelError, UsageError
 from shoal.models.dense import DenseModel
 from shoal.models.device import DTYPES, pick_device, pick_dtype
 from shoal.models.discover import check_causal
@@ -38,10 +39,12 @@ def load_config(source: Source) -> PreTrainedConfig:
     except ImportError as error:
         raise _needs_gguf(source) from error
     except (ValueError, OSError, KeyError) as error:
-        raise UsageError(
-            f"{source.id}: the config cannot be read: {str(error).strip().splitlines()[0]}"
-        ) from error
+        raise UsageError(f"{source.id}: the config cannot be read: {_first_line(error)}") from error
     check_causal(config)
+    if source.gguf is None and getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedModelError(
+            f"{source.id} is quantised. Prune the unquantised model and quantise the result."
+        )
     return config
 
 
@@ -69,7 +72,7 @@ def load_dense(
 
     Raises:
         UsageError: If there is no such model, or it is not a causal LM.
-        UnsupportedModelError: If its blocks cannot be told.
+        UnsupportedModelError: If its blocks cannot be told, or it is quantised.
     """
     if isinstance(model, DenseModel):
         return model
@@ -89,13 +92,19 @@ def load_dense(
             "quantization_config": GgufConfig(dequantize=True),
         }
     try:
-        module = AutoModelForCausalLM.from_pretrained(
-            source.folder, config=config, dtype=chosen, **arguments
+        module, report = AutoModelForCausalLM.from_pretrained(
+            source.folder, config=config, dtype=chosen, output_loading_info=True, **arguments
         )
     except ImportError as error:
         if source.gguf:
             raise _needs_gguf(source) from error
         raise
+    except (SafetensorError, RuntimeError, ValueError, OSError) as error:
+        raise UsageError(
+            f"the weights of {source.id} cannot be loaded: {_first_line(error)}. The checkpoint is "
+            "damaged, or its config belongs to other weights."
+        ) from error
+    _check_complete(source, report)
     if source.gguf:
         _forget_quantisation(module)
     module.to(where)
@@ -115,6 +124,28 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase | None:
         log.info("no tokenizer in %s: %s", source.id, error)
         return None
     return tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def _check_complete(source: Source, report: dict[str, Any]) -> None:
+    """Refuse weights that leave part of the model at random, and say what was not used."""
+    missing = sorted(map(str, report.get("missing_keys") or ()))
+    if missing:
+        raise UsageError(
+            f"{source.id} lacks {len(missing)} of the tensors that its config asks for, "
+            f"{missing[0]} first. The checkpoint is incomplete, or its config is another model's."
+        )
+    unused = sorted(map(str, report.get("unexpected_keys") or ()))
+    if unused:
+        log.warning(
+            "%s holds %d tensors that its config does not ask for, %s first; they are not used",
+            source.id,
+            len(unused),
+            unused[0],
+        )
 
 
 def _checkpoint_dtype(config: PreTrainedConfig) -> torch.dtype:

@@ -8,6 +8,7 @@ from shoal.core.errors import UsageError
 from shoal.data.encode import EncodedText, Tokenisation, encode_choices, encode_corpus
 from shoal.data.items import ChoiceSet, Corpus
 from shoal.models.dense import DenseModel
+from shoal.models.discover import max_positions
 from shoal.objectives.base import Objective
 from shoal.objectives.choice_batches import choice_batches
 from shoal.objectives.packing import packing_agrees
@@ -47,14 +48,20 @@ def build_objective(
         pack_choices: Run the choices of an item as one row; None asks the model's own forward.
 
     Raises:
-        UsageError: If the data are of the wrong kind or too short.
+        UsageError: If the data are of the wrong kind, too short, or too long for the model.
     """
     tokenizer = dense.require_tokenizer()
+    positions = max_positions(dense.config)
     objective: Objective = config.load()()
     described: dict[str, Any] = {"tokenisation": tokenisation.describe(tokenizer)}
     if config.kind == "text":
         if not isinstance(data, Corpus):
             raise _wrong_kind(config, data.name, "multiple choice", "text")
+        if positions is not None and length > positions:
+            raise UsageError(
+                f"blocks of {length} tokens do not fit {dense.source.id}, which has {positions} "
+                f"positions. Use --length {positions} or less."
+            )
         texts = encode_corpus(
             data,
             tokenizer,
@@ -71,7 +78,7 @@ def build_objective(
     else:
         if not isinstance(data, ChoiceSet):
             raise _wrong_kind(config, data.name, "text", "multiple choice")
-        items = encode_choices(data, tokenizer, tokenisation)
+        items = encode_choices(data, tokenizer, tokenisation, max_length=positions)
         if pack_choices is None:
             pack_choices = packing_agrees(dense, items, batch_tokens)
         described |= {"items": len(items), "packed_choices": pack_choices}

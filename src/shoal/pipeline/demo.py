@@ -42,6 +42,7 @@ def run_demo(
     remove: int = 5,
     model: str = "smollm2-135m",
     dtype: str = "auto",
+    length: int = LENGTH,
     overwrite: bool = False,
     listener: Listener | None = None,
 ) -> DemoResult:
@@ -52,6 +53,7 @@ def run_demo(
         remove: Blocks to remove.
         model: The model.
         dtype: The dtype of search, checkpoints and report.
+        length: Tokens per block of text.
         overwrite: Replace the checkpoints of an earlier demo.
         listener: Hears of the progress.
     """
@@ -65,7 +67,7 @@ def run_demo(
                 "objective": objective,
                 "task": task,
                 "limit": limit,
-                "length": LENGTH,
+                "length": length,
                 "data_dir": "embedded",
                 "remove": remove,
                 "dtype": dtype,
@@ -93,7 +95,7 @@ def run_demo(
         masks[name] = plans[name].mask
         listener.note(f"{name}: removes {masks[name]}")
     settings = TaskSettings(
-        tokenisation(first.config), first.config.batch_tokens, LENGTH, REPORT_BLOCKS
+        tokenisation(first.config), first.config.batch_tokens, length, REPORT_BLOCKS
     )
     measured = report(dense, masks, data, settings, listener)
     folders: dict[str, Path] = {}

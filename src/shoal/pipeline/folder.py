@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from shoal.config.run import RunConfig
+from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.version import __version__
 
@@ -25,13 +26,17 @@ CONFIG, PLAN, STORE, ENVIRONMENT = (
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "pydantic", "tokenizers", "datasets")
 
 # Where something is written, or how fast, does not change what is found.
-FREE = {"store", "out", "overwrite", "run_dir", "evaluate", "evaluate_limit", "cache_memory"}
+FREE = {"out", "overwrite", "run_dir", "store", "evaluate", "evaluate_limit"}
+FREE |= {"batch_tokens", "cache_memory"}
 
 
 def default_folder(config: RunConfig, model_name: str) -> Path:
     """Where a run is kept when no folder is named."""
     parts = [Path(model_name).name, config.objective.name, Path(config.calibration).stem]
     parts += [config.search.name, f"remove-{config.remove}"]
+    asked = {k: v for k, v in resolved(config, model_name).items() if k not in FREE}
+    # Other options get another folder.
+    parts.append(fingerprint.of_json(asked)[:6])
     return Path("runs") / re.sub(r"[^\w.%-]+", "-", "-".join(parts))
 
 
@@ -50,7 +55,10 @@ def open_folder(folder: Path, config: RunConfig, model_name: str) -> None:
     wanted = resolved(config, model_name)
     path = folder / CONFIG
     if path.is_file():
-        there = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        there = _read(path)
+        if not (folder / PLAN).exists() and not (folder / STORE).exists():
+            # Nothing was evaluated under those options.
+            there = wanted
         keys = sorted((set(there) | set(wanted)) - FREE)
         differing = [k for k in keys if there.get(k) != wanted.get(k)]
         if differing:
@@ -61,7 +69,12 @@ def open_folder(folder: Path, config: RunConfig, model_name: str) -> None:
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not the folder of a run. Choose another.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the run folder {folder} cannot be made: {error.strerror}. Choose another --run-dir."
+        ) from error
     _write(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
     _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
 
@@ -82,6 +95,16 @@ def environment() -> dict[str, Any]:
         "packages": versions,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        there = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        there = None
+    if not isinstance(there, dict):
+        raise UsageError(f"{path} is damaged. Delete it, or choose another --run-dir.")
+    return there
 
 
 def _write(path: Path, text: str) -> None:

@@ -70,6 +70,12 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
     if config.out is not None:
         folder = found.folder if isinstance(found, Source) else None
         check_target(config.out, folder, overwrite=config.overwrite)
+        run_dir = config.run_dir
+        if run_dir is not None and run_dir.resolve() == config.out.resolve():
+            raise UsageError(
+                f"--run-dir and --out are both {config.out}. The run and the checkpoint need "
+                "folders of their own."
+            )
     depth = depth_of(hf_config)
     k = config.num_removed(depth)
     SearchSpace.of_blocks(depth, config.protect).check_budget(k)
@@ -83,6 +89,9 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
         )
     calibration = calibration_data(config)
     reported = report_data(config) if report else ()
+    if not config.allow_calibration_on_test:
+        for data in reported:
+            check_disjoint(calibration, data)
     return Prepared(config, found, hf_config, space, k, expected, calibration, reported)
 
 
@@ -91,6 +100,10 @@ def locate(model: Model) -> tuple[PreTrainedModel | DenseModel | Source, PreTrai
     if isinstance(model, str):
         source = resolve(model)
         return source, load_config(source)
+    if not isinstance(model, PreTrainedModel | DenseModel):
+        raise UsageError(
+            f"a model is a name, a folder or a transformers model, not {type(model).__name__}."
+        )
     return model, model.config
 
 
@@ -125,6 +138,27 @@ def report_data(config: RunConfig) -> tuple[Corpus | ChoiceSet, ...]:
     if not names and not Path(config.calibration).is_file():
         names = (config.calibration,)
     return tuple(load_report(name, config.data_dir, config.evaluate_limit) for name in names)
+
+
+def check_disjoint(calibration: Corpus | ChoiceSet, report: Corpus | ChoiceSet) -> None:
+    """Refuse a report on the examples that the blocks are chosen by.
+
+    Raises:
+        UsageError: If the two share an example.
+    """
+    shared = _examples(calibration) & _examples(report)
+    if shared:
+        raise UsageError(
+            f"{report.origin} shares {len(shared)} examples with the calibration data "
+            f"({calibration.origin}), so its score would flatter. Report on other data, or insist "
+            "with --allow-calibration-on-test."
+        )
+
+
+def _examples(data: Corpus | ChoiceSet) -> set[object]:
+    if isinstance(data, Corpus):
+        return set(data.documents)
+    return {tuple((c.context, c.continuation) for c in item.choices) for item in data.items}
 
 
 def load_report(name: str, data_dir: str | None, limit: int | None) -> Corpus | ChoiceSet:

@@ -53,6 +53,10 @@ def run_prune(
     out = request.config.out
     if out is None:
         raise UsageError("say where the pruned checkpoint goes: --out DIR.")
+    if not request.report:
+        listener.note(
+            "no report data, so quality is not measured: name tasks or files with --evaluate"
+        )
     dense = dense or load(request, listener)
     found = run_search(request, listener, dense)
     measured = report(

@@ -103,9 +103,9 @@ def run_search(
     """
     config = request.config
     dense = dense or load(request, listener)
+    ready = ready or make_ready(request, listener, dense)
     folder = config.run_dir or run_folder.default_folder(config, dense.source.id)
     run_folder.open_folder(folder, config, dense.source.id)
-    ready = ready or make_ready(request, listener, dense)
     objective, runner = ready.objective, ready.choice.runner
     context = {
         "model": dense.fingerprint,
