@@ -16,7 +16,7 @@ from shoal.pipeline.search import duration, make_ready, run_search
 from shoal.surgery.staging import check_target
 
 # Sizes that two cores search in a few minutes; a serious run takes ten times as much.
-LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 40, 24, 300
+LENGTH, BLOCKS, ITEMS, REPORT_BLOCKS, REPORT_ITEMS = 256, 4, 40, 24, 200
 
 OBJECTIVES = {"perplexity": ("nll", "wikitext2", BLOCKS), "margin": ("margin", "arc_easy", ITEMS)}
 
