@@ -48,7 +48,10 @@ def demo(
     for name, folder in result.folders.items():
         screen.print(f"{name}: {folder}")
     screen.print(f"report: {result.report_file}")
+    first = next(iter(result.folders.values()))
+    screen.print(f'load one with: AutoModelForCausalLM.from_pretrained("{first}")', soft_wrap=True)
     screen.print(
-        "load one with: AutoModelForCausalLM.from_pretrained("
-        f'"{next(iter(result.folders.values()))}")'
+        "The calibration sets were tiny, to be done in minutes, and a search overfits such sets. A "
+        "serious run takes more, e.g. --limit 128.",
+        soft_wrap=True,
     )
