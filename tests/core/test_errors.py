@@ -11,7 +11,8 @@ from shoal.core.errors import ShoalError, closest, unknown_name
         (errors.UnsupportedModelError, ValueError),
         (errors.MissingDependencyError, ImportError),
         (errors.VerificationError, RuntimeError),
-        (errors.BudgetError, RuntimeError),
+        (errors.BudgetError, ValueError),
+        (errors.NotFiniteError, ArithmeticError),
     ],
 )
 def test_every_error_is_one_of_ours_and_the_matching_builtin(
