@@ -78,3 +78,23 @@ def test_a_large_vocabulary_never_exists_as_a_whole(monkeypatch):
     hidden, rows, pick, targets = case()
     subject.score(hidden, rows).token_logprobs(pick, targets)
     assert largest <= 8 * 64
+
+
+def test_the_first_rows_of_a_batch_score_as_they_do_in_it():
+    from shoal.models.batch import TokenBatch
+
+    rows = torch.tensor([6, 0, 3, 9, 11])
+    pick = torch.tensor([0, 1, 1, 4, 2, 3])
+    tokens = TokenBatch(
+        torch.arange(12).view(3, 4), rows, pick, torch.arange(6), torch.tensor([0, 1, 1, 2, 3, 3]),
+        4,
+    )  # fmt: skip
+    subject = head()
+    hidden = torch.randn(3, 4, 16)
+    whole = subject.score(hidden, rows).token_logprobs(pick, tokens.targets)
+    for positions, count in ((1, 1), (4, 1), (9, 2), (99, 3)):
+        part = tokens.first(positions)
+        assert part.input_ids.shape == (count, 4)
+        assert (part.rows < 4 * count).all()
+        found = subject.score(hidden[:count], part.rows).token_logprobs(part.pick, part.targets)
+        assert torch.allclose(found, whole[rows[pick] < 4 * count])

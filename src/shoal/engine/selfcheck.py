@@ -16,6 +16,9 @@ from shoal.models.tail import find_head, tolerance
 
 log = logging.getLogger(__name__)
 
+CHECKED = 512
+"""Positions that are run both ways: whole rows, so as many as one row has at least."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -37,7 +40,7 @@ def choose_runner(
 ) -> Choice:
     """Pick replay where it reproduces the model's own forward, else the whole model.
 
-    The dense model and one random mask are run both ways on a real batch.
+    The dense model and one random mask are run both ways on the first rows of a real batch.
 
     Args:
         dense: The model.
@@ -45,6 +48,7 @@ def choose_runner(
         cache_bytes: Memory for states kept between sets of masks, per micro-batch.
         force: `replay` or `whole`, to skip the choice but not the comparison.
     """
+    batch = batch.first(CHECKED)
     with torch.inference_mode():
         plain = Replay(dense).returns_tensors(batch)
         whole = WholeRunner(dense, plain)

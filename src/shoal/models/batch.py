@@ -58,6 +58,23 @@ class TokenBatch:
         }
         return replace(self, **moved)
 
+    def first(self, positions: int) -> Self:
+        """The first sequences of the batch, at least one, with at most so many positions."""
+        count = max(1, positions // self.input_ids.shape[1])
+        stay = self.rows < count * self.input_ids.shape[1]
+        scored = stay[self.pick]
+        place = stay.cumsum(0) - 1
+        return replace(
+            self,
+            input_ids=self.input_ids[:count],
+            rows=self.rows[stay],
+            pick=place[self.pick[scored]],
+            targets=self.targets[scored],
+            segment=self.segment[scored],
+            position_ids=None if self.position_ids is None else self.position_ids[:count],
+            attend=None if self.attend is None else self.attend[:count],
+        )
+
     def forward_arguments(self, dtype: torch.dtype) -> dict[str, Any]:
         """Keyword arguments for the model's own forward.
 
