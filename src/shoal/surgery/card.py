@@ -107,7 +107,9 @@ def _how(plan: Plan | None) -> list[str]:
     if plan.search:
         rows.append(("search", ", ".join(f"{k}={v}" for k, v in plan.search.items())))
     if plan.data:
-        rows.append(("calibration data", ", ".join(f"{k}={v}" for k, v in plan.data.items())))
+        # Nested records stand in full in the plan.
+        plain = {k: v for k, v in plan.data.items() if not isinstance(v, dict)}
+        rows.append(("calibration data", ", ".join(f"{k}={v}" for k, v in plain.items())))
     if plan.score:
         dense = "" if plan.score.dense is None else f", dense {plan.score.dense:.4f}"
         rows.append(("loss", f"{plan.score.mean:.4f}{dense}, {plan.score.examples} examples"))
