@@ -155,7 +155,7 @@ def test_micro_batches_respect_their_size(tiny_dense):
         batches = choice_batches(items, 256, packed=packed)
         assert sorted(i for b in batches for i in b.examples) == list(range(len(items)))
         for b in batches:
-            assert b.tokens.num_tokens <= 512 if packed else 256
+            assert b.tokens.num_tokens <= (512 if packed else 256)
 
 
 def test_margin_of_scores_by_hand():

@@ -49,10 +49,6 @@ class Evaluator:
         """Work done so far."""
         return self.runner.passes
 
-    def known(self, mask: Mask) -> Evaluation | None:
-        """The evaluation of a mask if no work is needed for it."""
-        return self.store.get(mask)
-
     def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
         """Evaluate masks.
 

@@ -1,6 +1,6 @@
 """The two ways to run a set of masks over one micro-batch: replayed blocks, or the whole model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from shoal.engine.trie import visits
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.head import Head, LogitScorer, Scorer
-from shoal.models.masked import muted, skipped
+from shoal.models.masked import Masking, muted, skipped
 from shoal.models.replay import Replay
 
 
@@ -119,7 +119,7 @@ class WholeRunner:
     def __init__(self, dense: DenseModel, plain: bool) -> None:
         self.dense = dense
         self.passes = Passes()
-        self._masking: Callable = skipped if plain else muted  # type: ignore[type-arg]
+        self._masking: Masking = skipped if plain else muted
 
     def run(
         self, index: int | None, batch: TokenBatch, masks: Sequence[Mask]

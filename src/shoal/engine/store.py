@@ -117,8 +117,9 @@ class Store:
             (self.context, str(e.mask), array("d", e.losses).tobytes(), e.mean, e.stderr)
             for e in evaluations
         ]
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        # As a context the connection commits at the end, or rolls back whatever went wrong.
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT OR IGNORE INTO evaluations (context, mask, losses, mean, stderr) "
                 "VALUES (?, ?, ?, ?, ?)",
@@ -127,10 +128,6 @@ class Store:
             self._db.execute(
                 "UPDATE batches SET finished = CURRENT_TIMESTAMP WHERE id = ?", (batch,)
             )
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
 
     def batches(self) -> list[tuple[list[str], bool]]:
         """Every batch ever started in this context: its masks, and whether it finished."""

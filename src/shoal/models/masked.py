@@ -10,7 +10,7 @@ Two ways that give the same hidden states:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -77,7 +77,8 @@ def _mute(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
     return with_hidden(output, input_of(args, kwargs).clone())
 
 
-Masking = Callable[[Blocks, Mask], Any]
+Masking = Callable[[Blocks, Mask], AbstractContextManager[None]]
+"""One of the two ways."""
 
 
 @contextmanager
