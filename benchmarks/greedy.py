@@ -22,6 +22,7 @@ from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.data import Tokenisation, encode_choices, encode_corpus, load_any
 from shoal.engine.evaluator import Evaluator
+from shoal.engine.losses import ScoredLosses
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
 from shoal.models.dense import DenseModel
@@ -115,7 +116,9 @@ def main() -> None:
         naive = naive_margin(dense, encode_choices(data, dense.tokenizer, policy))
     share = int(options.cache_gb * 1e9) // len(objective.batches)
     runner = choose_runner(dense, objective.batches[0].tokens, cache_bytes=share).runner
-    evaluator = Evaluator(dense, objective, runner, Store(None, {}, objective.weights))
+    evaluator = Evaluator(
+        objective, ScoredLosses(dense, objective, runner), Store(None, {}, objective.weights)
+    )
     space = SearchSpace.of_blocks(dense.depth)
     mask = space.dense
     naive(mask)

@@ -8,6 +8,7 @@ from shoal.config.objectives import AccuracyConfig, MarginConfig, NllConfig
 from shoal.core.mask import Mask
 from shoal.data import Tokenisation, load_choices, load_corpus
 from shoal.engine.evaluator import Evaluator
+from shoal.engine.losses import ScoredLosses
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
 from shoal.evaluation.tasks import TaskSettings, measure
@@ -32,7 +33,9 @@ def evaluations(dense, config, data, masks, **options):
     )
     choice = choose_runner(dense, objective.batches[0].tokens)
     assert choice.runner.name == "replay", choice.reason
-    return Evaluator(dense, objective, choice.runner, Store(None, {})).evaluate(masks)
+    return Evaluator(
+        objective, ScoredLosses(dense, objective, choice.runner), Store(None, {})
+    ).evaluate(masks)
 
 
 def test_nll_per_block(real_dense, shared, golden, masks):

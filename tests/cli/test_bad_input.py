@@ -156,9 +156,6 @@ def test_search_that_is_too_large(shoal, tiny_folder, data_dir, tmp_path):
     assert code != 0
     assert "15 masks" in err
     assert not (tmp_path / "out").exists()
-    code, _, err = prune(shoal, tiny_folder, data_dir, **{"budget-evaluations": 5})
-    assert code == 2
-    assert "more than --budget-evaluations 5" in err
 
 
 def test_full_disk(shoal, tiny_folder, data_dir, tmp_path, monkeypatch):

@@ -6,11 +6,19 @@ from shoal.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("nll", "text"), ("margin", "choice"), ("likelihood", "choice"), ("accuracy", "choice")],
+    ("name", "kinds"),
+    [
+        ("nll", ("text",)),
+        ("margin", ("choice",)),
+        ("likelihood", ("choice",)),
+        ("accuracy", ("choice",)),
+        ("kl", ("text",)),
+        ("trajectory", ("prompt", "choice", "text")),
+        ("exact_match", ("prompt", "choice")),
+    ],
 )
-def test_each_reads_its_kind_of_data(name: str, kind: str) -> None:
-    assert OBJECTIVES[name].kind == kind
+def test_each_reads_its_kinds_of_data(name: str, kinds: tuple[str, ...]) -> None:
+    assert OBJECTIVES[name].reads == kinds
 
 
 def test_normalisation_defaults_per_objective() -> None:

@@ -22,7 +22,8 @@ def test_every_search_has_defaults_and_an_implementation(config: type[Named]) ->
 def test_every_objective_has_defaults_and_states_its_data(config: type[ObjectiveConfig]) -> None:
     ready = config()
     assert OBJECTIVES[ready.name] is config
-    assert ready.kind in ("text", "choice")
+    assert ready.reads
+    assert set(ready.reads) <= {"text", "choice", "prompt"}
     assert ready.default_task
     assert ready.summary
     assert config.read(ready.model_dump()) == ready

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from shoal.core.errors import UsageError
-from shoal.data import ChoiceSet, Corpus, load_any, load_choices, load_corpus
+from shoal.data import (
+    ChoiceSet,
+    Corpus,
+    PromptItem,
+    PromptSet,
+    load_any,
+    load_choices,
+    load_corpus,
+    load_prompts,
+)
 
 Write = Callable[..., Path]
 
@@ -95,6 +104,76 @@ def test_own_text(write: Write) -> None:
     assert load_corpus(str(write("mine.txt", "a\n\nb\n"))).documents == ("a\n\nb\n",)
 
 
+@pytest.mark.parametrize(
+    ("answer", "answers"),
+    [
+        ({"answer": "four"}, ("four",)),
+        ({"answer": 4}, ("4",)),
+        ({"answer": 0.5}, ("0.5",)),
+        ({"answer": 1e22}, ("10000000000000000000000",)),
+        ({"answer": ["4", 4.0]}, ("4", "4.0")),
+        ({"answers": ["4", "four"]}, ("4", "four")),
+        ({}, ()),
+    ],
+)
+def test_own_prompts(write: Write, answer: dict[str, Any], answers: tuple[str, ...]) -> None:
+    rows = [{"prompt": "2+2=", **answer}, {"prompt": "p", "id": "second", **answer}]
+    mine = load_prompts(write("mine.jsonl", rows))
+    assert (mine.name, mine.split, mine.origin) == ("mine.jsonl", "file", "file mine.jsonl")
+    assert mine.items == (PromptItem("0", "2+2=", answers), PromptItem("second", "p", answers))
+    assert load_prompts(write("mine.json", json.dumps(rows)), limit=1).items == mine.items[:1]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"answer": ""}, '"answer" must hold a string that is not blank, or a number'),
+        ({"answer": None}, '"answer" must hold a string'),
+        ({"answer": True}, '"answer" must hold a string'),
+        ({"answer": float("nan")}, '"answer" must hold a string'),
+        ({"answers": []}, '"answers" must hold at least one'),
+        ({"answers": [["4"]]}, '"answers" must hold a string'),
+        ({"answer": "4", "answers": ["4"]}, 'both "answer" and "answers"'),
+        ({"choices": ["4", "5"]}, "it is multiple choice, not a prompt"),
+        ({"prompt": " ", "answer": "4"}, 'the prompt of item "1" is empty'),
+        ({"prompt": 4, "answer": "4"}, '"prompt" must hold a string'),
+    ],
+)
+def test_a_bad_prompt_is_named_by_file_and_line(
+    write: Write, row: dict[str, Any], message: str
+) -> None:
+    good = {"prompt": "2+2=", "answer": "4"}
+    path = write("mine.jsonl", [good, {"prompt": "p", **row}])
+    with pytest.raises(UsageError, match=f"mine.jsonl line 2: .*{message}"):
+        load_prompts(path)
+
+
+def test_prompts_from_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(pyarrow.table({"prompt": ["p"], "answers": [["4", "four"]]}), path)
+    assert load_prompts(path).items == (PromptItem("0", "p", ("4", "four")),)
+
+
+def test_gsm8k_keeps_to_the_split_guard(
+    write: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"question": f"{i}?", "answer": f"so #### {i}"} for i in range(3)]
+    write("gsm8k/test.jsonl", rows)
+    with pytest.raises(UsageError, match=r"holds no train split of gsm8k.*--allow-calib"):
+        load_prompts("gsm8k", data_dir=tmp_path)
+    with pytest.raises(UsageError, match=r"calibrating on the split .* is refused"):
+        load_prompts("gsm8k", split="test", data_dir=tmp_path)
+    report = load_prompts("gsm8k", data_dir=tmp_path, purpose="report", limit=2)
+    assert [i.answers for i in report.items] == [("0",), ("1",)]
+    assert not caplog.text
+    assert load_prompts("gsm8k", data_dir=tmp_path, allow_test=True, limit=2) == report
+    assert "calibrating on the test split" in caplog.text
+    write("gsm8k/train.jsonl", rows)
+    assert load_any("gsm8k", data_dir=tmp_path).split == "train"
+
+
 def test_text_that_is_blank(write: Write) -> None:
     with pytest.raises(UsageError, match="holds no text"):
         load_corpus(write("mine.jsonl", [{"text": ""}]))
@@ -104,8 +183,14 @@ def test_load_any_looks_into_the_file(write: Write) -> None:
     assert isinstance(load_any(write("a.jsonl", [OWN])), ChoiceSet)
     assert isinstance(load_any(write("b.jsonl", [{"text": "x"}])), Corpus)
     assert isinstance(load_any(write("c.txt", "x")), Corpus)
+    assert isinstance(load_any(write("e.jsonl", [{"prompt": "p", "answer": 4}])), PromptSet)
+    assert isinstance(load_any(write("f.jsonl", [{"prompt": "p"}])), PromptSet)
+    with pytest.raises(UsageError, match="Keys there: prompt, choises, gold"):
+        load_any(write("g.jsonl", [{"prompt": "p", "choises": ["a", "b"], "gold": 0}]))
     assert isinstance(load_any("arc_easy", data_dir="embedded", limit=1), ChoiceSet)
-    with pytest.raises(UsageError, match=r"neither text nor multiple choice\. Keys there: a"):
+    with pytest.raises(
+        UsageError, match=r"neither text nor multiple choice nor prompts\. Keys there: a"
+    ):
         load_any(write("d.jsonl", [{"a": 1}]))
 
 
@@ -144,11 +229,16 @@ def test_text_is_no_multiple_choice() -> None:
         load_choices("wikitext2", data_dir="embedded")
     with pytest.raises(UsageError, match=r"arc_easy is multiple choice.*c4, lambada, wikitext2"):
         load_corpus("arc_easy", data_dir="embedded")
+    with pytest.raises(UsageError, match="arc_easy is multiple choice, but prompts are needed"):
+        load_prompts("arc_easy", data_dir="embedded")
+    with pytest.raises(UsageError, match="gsm8k is prompts, but multiple choice is needed"):
+        load_choices("gsm8k")
 
 
 def test_a_text_file_is_no_multiple_choice(write: Write) -> None:
-    with pytest.raises(UsageError, match="is text, but multiple choice is needed"):
-        load_choices(write("a.txt", "x"))
+    for load in (load_choices, load_prompts):
+        with pytest.raises(UsageError, match=r"is text, but .* needed"):
+            load(write("a.txt", "x"))
 
 
 def test_calibration_on_a_test_split_is_refused(write: Write, tmp_path: Path) -> None:
@@ -265,6 +355,9 @@ def test_real_folder(shared_data: Path) -> None:
     for name, size in sizes.items():
         assert len(load_choices(name, data_dir=shared_data, purpose="report")) == size
     assert len(load_choices("commonsense_170k", data_dir=shared_data)) == 17754
+    gsm8k = load_prompts("gsm8k", data_dir=shared_data, purpose="report")
+    assert len(gsm8k) == 1319
+    assert gsm8k.items[0].answers == ("576.0",)
     assert len(load_corpus("lambada", data_dir=shared_data, purpose="report")) == 5153
     assert load_corpus("wikitext2", data_dir=shared_data).origin == "file wikitext2/valid.txt"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shoal.core.errors import UsageError
-from shoal.data.items import ChoiceItem
+from shoal.data.items import ChoiceItem, PromptItem
 from shoal.data.rows import Row
 from shoal.data.tasks import TASKS, task
 
@@ -31,6 +31,12 @@ WINOGRANDE = {
 
 
 def build(name: str, row: Row) -> ChoiceItem:
+    item = built(name, row)
+    assert isinstance(item, ChoiceItem)
+    return item
+
+
+def built(name: str, row: Row) -> ChoiceItem | PromptItem:
     builder = task(name).build
     assert builder is not None
     return builder(row, 5)
@@ -142,6 +148,27 @@ def test_commonsense_swaps_the_label_in_the_sentence() -> None:
 def test_commonsense_refuses_what_it_cannot_parse(change: Row, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         build("commonsense_170k", {**COMMONSENSE, **change})
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("4 and #### 1 are\n#### 1,234", "1234"),
+        ("#### -5", "-5"),
+        ("576.0", "576.0"),
+        (576.0, "576.0"),
+        (42, "42"),
+    ],
+)
+def test_gsm8k(answer: object, gold: str) -> None:
+    item = built("gsm8k", {"question": " How many? ", "answer": answer})
+    assert item == PromptItem("5", "Question: How many?\nAnswer:", (gold,))
+
+
+@pytest.mark.parametrize("answer", ["about ten", "#### ", "1_000", "nan"])
+def test_gsm8k_refuses_what_is_no_number(answer: str) -> None:
+    with pytest.raises(UsageError, match='must be a number, or end in "####"'):
+        built("gsm8k", {"question": "q", "answer": answer})
 
 
 def test_a_missing_key_is_named_with_the_closest() -> None:

@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -7,20 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.config.base import Named
-from shoal.config.searches import BruteForceConfig, GreedyConfig, OneShotConfig, RandomConfig
+from shoal.config.searches import (
+    BruteForceConfig,
+    GreedyConfig,
+    OneShotConfig,
+    RandomConfig,
+    SearchConfig,
+)
 from shoal.core.errors import BudgetError
-from shoal.core.evaluation import Evaluation
+from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
-from shoal.engine.driver import drive, forecast
+from shoal.engine.driver import Limits, Outcome, drive
+from shoal.engine.forecast import forecast
+from shoal.engine.ledger import TraceRow
 from shoal.engine.store import Store
 from shoal.engine.trie import naive_passes, shared_passes
-from shoal.searches.base import Problem, SearchRun, best_of
+from shoal.searches.base import Found, OutOfBudget, Problem, SearchRun, best_of
 from shoal.testing.landscapes import Additive, Broken, LandscapeEvaluator, Pairwise, Stopped
-from shoal.testing.searches import solve
+from shoal.testing.searches import no_neighbours, solve
+from shoal.testing.signals import LandscapeSignals
 
-SEARCHES: list[Named] = [
+SEARCHES: list[SearchConfig] = [
     GreedyConfig(),
     OneShotConfig(),
     BruteForceConfig(batch=7),
@@ -30,7 +39,7 @@ SEARCHES: list[Named] = [
 searches = st.sampled_from(SEARCHES)
 
 
-class Own(Named):
+class Own(SearchConfig):
     implementation: ClassVar[str] = "unused:unused"
     summary: ClassVar[str] = "a search of the test"
     name: Literal["own"] = "own"
@@ -49,7 +58,7 @@ def repeating(problem: Problem, config: Own) -> SearchRun:
 
 @given(searches, st.integers(2, 7), st.data())
 def test_the_forecast_counts_what_the_search_asks_for(
-    config: Named, depth: int, data: st.DataObject
+    config: SearchConfig, depth: int, data: st.DataObject
 ) -> None:
     first_or_last = st.sets(st.sampled_from([0, depth - 1]), max_size=depth - 1)
     space = SearchSpace.of_blocks(depth, data.draw(first_or_last))
@@ -65,7 +74,7 @@ def test_the_forecast_counts_what_the_search_asks_for(
 
 @given(searches, st.sets(st.integers(0, 7), max_size=5), st.integers(0, 99))
 def test_protection_anywhere_changes_only_the_shared_passes(
-    config: Named, protect: set[int], seed: int
+    config: SearchConfig, protect: set[int], seed: int
 ) -> None:
     space = SearchSpace.of_blocks(8, protect)
     expected = forecast(config, space, 3, seed)
@@ -79,7 +88,7 @@ def test_protection_anywhere_changes_only_the_shared_passes(
 def test_repeats_and_the_dense_model_are_counted_once() -> None:
     space = SearchSpace.of_blocks(5)
     expected = forecast(Own(how=repeating), space, 2, 0)
-    assert (expected.evaluations, expected.largest_batch) == (11, 10)
+    assert (expected.evaluations, expected.largest_batch) == (10, 10)
     evaluator = solve(Own(how=repeating), Additive.random(5), k=2).evaluator
     assert evaluator.computed == 11
 
@@ -90,7 +99,7 @@ def test_the_forecast_reports_what_the_search_refuses() -> None:
 
 
 @given(searches, st.integers(0, 99), st.integers(0, 99), st.sets(st.integers(0, 6), max_size=2))
-def test_resume_is_replay(config: Named, seed: int, stop: int, broken: set[int]) -> None:
+def test_resume_is_replay(config: SearchConfig, seed: int, stop: int, broken: set[int]) -> None:
     """Stopped in any batch, it goes on with unknown masks only and finds the same."""
     landscape = Broken.at(Pairwise.random(7, seed), broken)
     whole = solve(config, landscape, seed=seed)
@@ -116,40 +125,145 @@ def test_searches_on_one_objective_share_their_evaluations(tmp_path: Path) -> No
 
 def test_the_outcome_says_what_was_found_and_what_it_took() -> None:
     landscape = Additive(((0.5, 0.25, 1.0, 0.125),))
-    heard: list[tuple[float, int]] = []
-    evaluator: Any = LandscapeEvaluator(landscape)
+    heard: list[tuple[float, list[str]]] = []
+    evaluator = LandscapeEvaluator(landscape)
     space = SearchSpace.of_blocks(4)
 
-    def hear(evaluation: Evaluation, asked: int) -> None:
-        heard.append((evaluation.mean, asked))
+    def hear(rows: Sequence[TraceRow], leader: Evaluation) -> None:
+        heard.append((leader.mean, [row.mask for row in rows]))
 
-    outcome = drive(GreedyConfig(), space, 2, 0, evaluator, on_best=hear)
+    outcome = drive(
+        GreedyConfig(), space, 2, 0, evaluator, LandscapeSignals(landscape, space), on_batch=hear
+    )
     assert (outcome.dense.mean, outcome.best.mean) == (1.0, 1.375)
     assert outcome.best.mask == Mask.of(4, [1, 3])
     assert outcome.evaluations == 7
     assert outcome.trace == (1.125, 1.375)
-    assert heard == [(1.125, 4), (1.375, 7)]
+    assert outcome.stopped is None
+    assert heard == [
+        (1.125, ["-[0]", "-[1]", "-[2]", "-[3]"]),
+        (1.375, ["-[0,3]", "-[1,3]", "-[2-3]"]),
+    ]
 
 
-@pytest.mark.parametrize(("budget", "enough"), [(7, True), (6, False), (3, False)])
-def test_the_budget_stops_before_it_is_exceeded(budget: int, enough: bool) -> None:
-    evaluator: Any = LandscapeEvaluator(Additive.random(4))
+def run_on(
+    landscape: Additive | Pairwise,
+    config: SearchConfig,
+    k: int,
+    limits: Limits,
+    space: SearchSpace | None = None,
+) -> tuple[Outcome, LandscapeEvaluator]:
+    evaluator = LandscapeEvaluator(landscape)
+    space = space or SearchSpace.of_blocks(landscape.depth)
+    signals = LandscapeSignals(landscape, space)
+    return drive(config, space, k, 0, evaluator, signals, limits=limits), evaluator
+
+
+@pytest.mark.parametrize("budget", range(1, 20))
+def test_a_budget_ends_with_the_best_mask_so_far(budget: int) -> None:
+    landscape = Pairwise.random(6, 3)
+    outcome, evaluator = run_on(landscape, GreedyConfig(), 3, Limits(evaluations=budget))
+    whole, _ = run_on(landscape, GreedyConfig(), 3, Limits())
+    assert whole.evaluations == 15
+    assert outcome.best.mask.num_blocks == 3
+    assert outcome.evaluations == min(budget, 15)
+    assert evaluator.computed == outcome.evaluations + 1  # the dense model comes on top
+    assert (outcome.stopped is None) == (budget >= 15)
+    seen = [evaluator.known(m) for m in SearchSpace.of_blocks(6).masks(3)]
+    assert outcome.best.mean == min(e.mean for e in seen if e is not None)
+
+
+def test_an_unfinished_answer_is_filled_up_with_the_cheapest_alone() -> None:
+    landscape = Additive(((0.5, 0.25, 1.0, 0.125, 0.75),))
+    outcome, _ = run_on(landscape, GreedyConfig(), 3, Limits(evaluations=6))
+    # All five singles, and no pair: one evaluation is left for the answer.
+    assert outcome.best.mask == Mask.of(5, [0, 1, 3])
+
+
+def test_filling_up_keeps_to_the_rules_of_the_space() -> None:
+    landscape = Additive(((0.1, 0.1, 0.1, 1.0, 1.0, 1.0),))
+    space = SearchSpace.of_blocks(6, protect=[0], constraint=no_neighbours)
+    outcome, _ = run_on(landscape, GreedyConfig(), 2, Limits(evaluations=1), space)
+    assert space.is_valid(outcome.best.mask)
+    assert outcome.best.mask.num_blocks == 2
+
+
+def test_a_mask_that_the_space_forbids_is_no_answer() -> None:
+    """One-shot scores every unit alone, also one that must not go alone."""
+    landscape = Additive(((0.1, 0.5, 0.6, 0.7),))
+    space = SearchSpace.of_blocks(4, constraint=lambda mask: mask.blocks != (0,))
+    outcome, _ = run_on(landscape, OneShotConfig(), 1, Limits(evaluations=3), space)
+    assert outcome.best.mask == Mask.of(4, [1])
+
+
+def test_a_time_budget_ends_between_masks_of_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each mask takes a minute of a made-up clock; a batch has six."""
+    now = [0.0]
+    monkeypatch.setattr("shoal.engine.driver.time.monotonic", lambda: now[0])
+    landscape = Pairwise.random(6, 1)
+
+    class Slow(LandscapeEvaluator):
+        def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
+            now[0] += 60 * len([m for m in masks if self.known(m) is None])
+            found = super().evaluate(masks)
+            return [replace(e, cost=Cost(0, 60)) for e in found]
+
+    space = SearchSpace.of_blocks(6)
+    signals = LandscapeSignals(landscape, space)
+    outcome = drive(
+        GreedyConfig(), space, 3, 0, Slow(landscape), signals, limits=Limits(seconds=200)
+    )
+    assert outcome.stopped == "minutes"
+    # The dense model, three singles, and the mask that fills up.
+    assert now[0] == 5 * 60 + 60 * (outcome.evaluations - 4)
+    assert outcome.evaluations in (4, 5)
+    assert outcome.best.mask.num_blocks == 3
+
+
+def test_a_search_may_answer_when_its_budget_ends() -> None:
+    def polite(problem: Problem, config: Own) -> SearchRun:
+        best = problem.space.dense
+        try:
+            for mask in problem.space.masks(2):
+                best = best_of((yield [mask])).mask
+        except OutOfBudget:
+            return Found(best, {"ended": "early"})
+        return best
+
+    outcome, _ = run_on(Additive.random(5), Own(how=polite), 2, Limits(evaluations=3))
+    assert outcome.details == {"ended": "early"}
+    assert (outcome.evaluations, outcome.stopped) == (3, "evaluations")
+
+
+def test_costs_add_up_in_the_trace() -> None:
+    landscape = Additive.random(4)
+    rows: list[TraceRow] = []
+
+    class Priced(LandscapeEvaluator):
+        def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
+            return [replace(e, cost=Cost(3, 0.5)) for e in super().evaluate(masks)]
+
     space = SearchSpace.of_blocks(4)
-    if enough:
-        assert drive(GreedyConfig(), space, 2, 0, evaluator, budget=budget).evaluations == budget
-        return
-    with pytest.raises(BudgetError, match=f"more than {budget} evaluations.*is kept"):
-        drive(GreedyConfig(), space, 2, 0, evaluator, budget=budget)
-    assert evaluator.computed - 1 <= budget  # the dense model comes on top
-    drive(GreedyConfig(), space, 2, 0, evaluator, budget=7)
-    assert evaluator.computed == 8
+    drive(
+        GreedyConfig(),
+        space,
+        2,
+        0,
+        Priced(landscape),
+        LandscapeSignals(landscape, space),
+        on_batch=lambda new, leader: rows.extend(new),
+    )
+    assert [r.evaluations for r in rows] == list(range(1, 8))
+    assert [r.blocks for r in rows] == [3.0 * i for i in range(1, 8)]
+    assert rows[-1].seconds == 3.5
+    assert [r.best is None for r in rows] == [True] * 4 + [False] * 3
 
 
-@pytest.mark.parametrize("budget", [7, None])
+@pytest.mark.parametrize("budget", [6, None])
 def test_a_repeated_mask_costs_no_budget(budget: int | None) -> None:
-    evaluator: Any = LandscapeEvaluator(Additive.random(4))
-    outcome = drive(Own(how=repeating), SearchSpace.of_blocks(4), 2, 0, evaluator, budget=budget)
-    assert outcome.evaluations == 7
+    outcome, _ = run_on(Additive.random(4), Own(how=repeating), 2, Limits(evaluations=budget))
+    assert outcome.evaluations == 6
+    assert outcome.stopped is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import math
 import os
+import random
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from shoal.config.searches import GreedyConfig
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.data import Corpus, Tokenisation
-from shoal.engine.driver import drive, forecast
+from shoal.engine.driver import drive
 from shoal.engine.estimate import estimate
 from shoal.engine.evaluator import Evaluator
+from shoal.engine.forecast import MadeUpSignals, forecast
+from shoal.engine.losses import ScoredLosses
 from shoal.engine.runners import Passes, ReplayRunner
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
@@ -43,9 +46,11 @@ def evaluator_on(dense, cache_bytes=0, store=None, on_step=None):
     objective = objective_on(dense)
     head = find_head(dense, objective.batches[0].tokens)
     runner = ReplayRunner(dense, head, cache_bytes)
-    return Evaluator(
-        dense, objective, runner, store if store is not None else Store(None, {}), on_step
-    )
+    source = ScoredLosses(dense, objective, runner)
+    return Evaluator(objective, source, store if store is not None else Store(None, {}), on_step)
+
+
+SIGNALS = MadeUpSignals(SPACE, random.Random(0))
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 2 * 32 * 32 * 4 * 3, 10**9])
@@ -101,7 +106,7 @@ def test_steps_are_reported(tiny_dense):
 def test_masks_whose_loss_is_not_finite_rank_last_and_are_reported(tiny_dense, caplog, tmp_path):
     """Every mask that lacks the best block's removal overflows; the search must take it."""
     evaluator = evaluator_on(tiny_dense("llama"), store=Store(tmp_path / "s.sqlite", {}))
-    own = evaluator.runner.run
+    own = evaluator.source.runner.run
 
     def overflowing(index, batch, masks):
         for mask, scorer in own(index, batch, masks):
@@ -110,14 +115,14 @@ def test_masks_whose_loss_is_not_finite_rank_last_and_are_reported(tiny_dense, c
                 scorer = LogitScorer(torch.full(size, math.nan))
             yield mask, scorer
 
-    evaluator.runner.run = overflowing
-    outcome = drive(GreedyConfig(), SPACE, 2, 0, evaluator)
+    evaluator.source.runner.run = overflowing
+    outcome = drive(GreedyConfig(), SPACE, 2, 0, evaluator, SIGNALS)
     assert 4 in outcome.best.mask.blocks
     assert outcome.best.finite
     assert {Mask.of(6, [b]) for b in range(6) if b != 4} == set(evaluator.not_finite)
     assert "not finite" in caplog.text
     again = evaluator_on(tiny_dense("llama"), store=evaluator.store)
-    drive(GreedyConfig(), SPACE, 2, 0, again)
+    drive(GreedyConfig(), SPACE, 2, 0, again, SIGNALS)
     assert again.computed == 0
     assert set(again.not_finite) == set(evaluator.not_finite)
 
@@ -126,12 +131,12 @@ def test_two_searches_share_a_store(tiny_dense, tmp_path):
     dense = tiny_dense("llama")
     with Store(tmp_path / "s.sqlite", {"a": 1}) as store:
         first = evaluator_on(dense, store=store)
-        drive(GreedyConfig(), SPACE, 3, 0, first)
+        drive(GreedyConfig(), SPACE, 3, 0, first, SIGNALS)
     with Store(tmp_path / "s.sqlite", {"a": 1}) as store:
         second = evaluator_on(dense, store=store)
-        drive(GreedyConfig(), SPACE, 3, 0, second)
+        drive(GreedyConfig(), SPACE, 3, 0, second, SIGNALS)
         assert second.computed == 0
-        drive(GreedyConfig(), SPACE, 4, 0, second)
+        drive(GreedyConfig(), SPACE, 4, 0, second, SIGNALS)
         assert second.computed == 3
 
 
@@ -154,6 +159,6 @@ def test_the_cache_keeps_to_its_budget(tiny_dense):
     budget = 2 * 32 * 32 * 4 * 5
     evaluator = evaluator_on(dense, budget)
     evaluator.evaluate(SPACE.extensions(SPACE.dense))
-    for cache in evaluator.runner._caches.values():
+    for cache in evaluator.source.runner._caches.values():
         held = sum(s.numel() * s.element_size() for s in cache._states.values())
         assert 0 < held <= budget

@@ -10,6 +10,7 @@ from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.data import Choice, ChoiceItem, ChoiceSet, Corpus, Tokenisation, encode_choices
 from shoal.engine.evaluator import Evaluator
+from shoal.engine.losses import ScoredLosses
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
 from shoal.models.masked import muted
@@ -84,7 +85,9 @@ def evaluate(dense, config, *, packed, batch_tokens=64):
         pack_choices=packed,
     )
     runner = choose_runner(dense, objective.batches[0].tokens).runner
-    return Evaluator(dense, objective, runner, Store(None, {})).evaluate(MASKS)
+    return Evaluator(objective, ScoredLosses(dense, objective, runner), Store(None, {})).evaluate(
+        MASKS
+    )
 
 
 CONFIGS = [

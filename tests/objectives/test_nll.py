@@ -7,6 +7,7 @@ from shoal.config.objectives import NllConfig
 from shoal.core.mask import Mask
 from shoal.data import Corpus, Tokenisation
 from shoal.engine.evaluator import Evaluator
+from shoal.engine.losses import ScoredLosses
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
 from shoal.models.masked import skipped
@@ -36,7 +37,9 @@ def test_losses_equal_full_logits(tiny_dense, name, batch_tokens):
     runner = choose_runner(dense, objective.batches[0].tokens).runner
     masks = [Mask.dense(6), Mask.of(6, [1, 4])]
     store = Store(None, {}, objective.weights)
-    for evaluation in Evaluator(dense, objective, runner, store).evaluate(masks):
+    for evaluation in Evaluator(objective, ScoredLosses(dense, objective, runner), store).evaluate(
+        masks
+    ):
         if name == "plain":
             ids = dense.tokenizer("".join(TEXTS * 4), add_special_tokens=False).input_ids
             texts = [ids[i : i + 24] for i in (0, 24, 48)]
@@ -59,5 +62,7 @@ def test_padding_changes_nothing(tiny_dense):
         assert len(objective.batches) == (3 if size == 1 else 1)
         runner = choose_runner(dense, objective.batches[0].tokens).runner
         store = Store(None, {}, objective.weights)
-        losses[size] = Evaluator(dense, objective, runner, store).evaluate([Mask.of(6, [3])])
+        losses[size] = Evaluator(objective, ScoredLosses(dense, objective, runner), store).evaluate(
+            [Mask.of(6, [3])]
+        )
     assert losses[1][0].losses == pytest.approx(losses[4096][0].losses, abs=1e-5)

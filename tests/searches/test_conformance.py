@@ -2,21 +2,23 @@
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
 
-from shoal.config.base import Named
+from shoal.config.searches import SearchConfig
+from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
-from shoal.searches.base import Problem, SearchRun, best_of
+from shoal.searches.base import OutOfBudget, Problem, SearchRun, best_of
 from shoal.testing.searches import SearchConformance
 
 CALLS = itertools.count()
 
 
-class Broken(Named):
+class Broken(SearchConfig):
     implementation: ClassVar[str] = "unused:unused"
     summary: ClassVar[str] = "breaks the contract"
     name: Literal["broken"] = "broken"
@@ -71,6 +73,26 @@ def unconstrained(problem: Problem, config: Broken) -> SearchRun:
     return best_of((yield list(free.masks(problem.k)))).mask
 
 
+def forgetful(problem: Problem, config: Broken) -> SearchRun:
+    yield all_masks(problem)
+    return best_of((yield all_masks(problem))).mask
+
+
+def spendthrift(problem: Problem, config: Broken) -> SearchRun:
+    scores: list[Evaluation] = []
+    for mask in all_masks(problem):
+        with suppress(OutOfBudget):
+            scores += yield [mask]
+    return best_of(scores).mask
+
+
+def empty_handed(problem: Problem, config: Broken) -> SearchRun:
+    try:
+        return best_of((yield all_masks(problem))).mask
+    except OutOfBudget:
+        return problem.space.dense
+
+
 @pytest.mark.parametrize(
     ("how", "test", "arguments"),
     [
@@ -85,6 +107,9 @@ def unconstrained(problem: Problem, config: Broken) -> SearchRun:
         (last_of_ties, "ties", {}),
         (nan_first, "losses_that_are_not_finite_rank_last", {"value": float("nan")}),
         (worst, "separable_optimum", {"seed": 0}),
+        (forgetful, "never_asks_twice", {"k": 3}),
+        (spendthrift, "a_budget_ends_it_with_a_valid_mask", {}),
+        (empty_handed, "a_budget_ends_it_with_a_valid_mask", {}),
     ],
 )
 def test_a_broken_search_fails(

@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "Search for blocks to remove; writes a run folder with the plan.",
     "export": "Write the checkpoint of a plan, verified by reload.",
     "evaluate": "Measure a model, and a pruned one beside it.",
+    "score": "Score every block without removing any; writes figures.",
     "inspect": "Show the blocks of a model and how it can be pruned.",
     "ls": "List objectives, searches or tasks.",
     "validate": "Check a config file.",

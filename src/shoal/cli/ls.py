@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from shoal.config.objectives import OBJECTIVES
+from shoal.config.mixture import ALL_OBJECTIVES
 from shoal.config.searches import SEARCHES
 
 
@@ -25,7 +25,7 @@ def ls(what: Literal["objectives", "searches", "tasks"], /) -> None:
         ]
         table("tasks", ["name", "kind", "what", "calibration", "report", "licence"], rows)
         return
-    known = {"objectives": OBJECTIVES, "searches": SEARCHES}[what]
+    known = {"objectives": ALL_OBJECTIVES, "searches": SEARCHES}[what]
     rows = [
         [name, cls.summary, ", ".join(f for f in cls.model_fields if f != "name")]
         for name, cls in known.items()

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from shoal.config.base import Config, Named
-from shoal.config.objectives import OBJECTIVES
+from shoal.config.mixture import ALL_OBJECTIVES
 from shoal.config.run import RunConfig
 from shoal.config.searches import SEARCHES
 from shoal.core.errors import UsageError
 
-PARTS: dict[str, dict[str, type[Named]]] = {"objective": OBJECTIVES, "search": SEARCHES}
+PARTS: dict[str, dict[str, type[Named]]] = {"objective": ALL_OBJECTIVES, "search": SEARCHES}
 
 DANGER = Group("Danger", sort_key=99)
 RISKY = frozenset({"allow_calibration_on_test", "overwrite"})
@@ -104,7 +104,7 @@ def _flags(cls: type[Config], leave_out: frozenset[str]) -> list[inspect.Paramet
         for owner in PARTS.get(name, {}).values():
             for option, inner in owner.model_fields.items():
                 key = f"{name}__{option}"
-                if option != "name" and key not in {p.name for p in found}:
+                if option not in ("name", "terms") and key not in {p.name for p in found}:
                     note = f"{inner.description} (of {owner.model_fields['name'].default} ...)"
                     flag = f"--{name}.{option.replace('_', '-')}"
                     found.append(_flag(key, flag, str, note, False))

@@ -9,6 +9,7 @@ LABELS = {
     "accuracy": "accuracy",
     "accuracy_norm": "accuracy, per character",
     "margin": "margin loss",
+    "exact_match": "exact match, generated",
 }
 
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.core.evaluation import Evaluation
+from shoal.engine.ledger import TraceRow
 from shoal.pipeline.listener import Listener
 
 out = Console(highlight=False)
@@ -70,9 +71,11 @@ class Screen(Listener):
             err.print(text, markup=False, soft_wrap=True)
             self._last = now
 
-    def best(self, evaluation: Evaluation) -> None:
-        """The best of the latest batch."""
-        self._best = f"best {evaluation.mask} loss {evaluation.mean:.4f}"
+    def best(self, evaluation: Evaluation, row: TraceRow | None = None) -> None:
+        """A batch is done."""
+        self._best = f"{evaluation.mask} loss {evaluation.mean:.4f}"
+        if row is not None and row.best is not None:
+            self._best += f", best so far {row.best:.4f}"
         if self._progress is not None:
             self._progress.update(self._progress.task_ids[0], description=self._best)
 

@@ -52,9 +52,24 @@ def print_plan(result: "SearchResult") -> None:
             f"{plan.objective}: {plan.score.mean:.4f}{error} (dense {plan.score.dense:.4f}), "
             f"lower is better, {plan.score.examples} calibration examples"
         )
+    if plan.stopped is not None:
+        out.print(f"the budget of {plan.stopped} ended the search; this is the best by then")
+    for line in explained(plan.details or {}):
+        out.print(line, markup=False)
+    if result.racing is not None:
+        out.print(result.racing)
     if passes.blocks:
         out.print(
             f"{result.plan.evaluations} masks in {duration(result.seconds)} "
             f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,} block passes, "
             f"{passes.naive:,} one by one"
         )
+
+
+def explained(details: dict[str, Any]) -> list[str]:
+    """What a search says of its result, a line each; lists are left to the plan."""
+    return [
+        f"{name.replace('_', ' ')}: {value}"
+        for name, value in details.items()
+        if isinstance(value, str | int | float)
+    ]

@@ -1,23 +1,23 @@
 """Options of the objectives; each class names its implementation and the kind of data it reads."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from shoal.config.base import Named, registry
 
-DataKind = Literal["text", "choice"]
+DataKind = Literal["text", "choice", "prompt"]
 
 
 class ObjectiveConfig(Named):
     """Options that every objective has.
 
     Attributes:
-        kind: The kind of data that it reads.
+        reads: The kinds of data that it reads.
         default_task: The task it reads when none is named.
     """
 
-    kind: ClassVar[DataKind]
+    reads: ClassVar[tuple[DataKind, ...]]
     default_task: ClassVar[str]
 
 
@@ -26,7 +26,7 @@ class NllConfig(ObjectiveConfig):
 
     implementation: ClassVar[str] = "shoal.objectives.nll:NegativeLogLikelihood"
     summary: ClassVar[str] = "mean negative log-likelihood per token (perplexity)"
-    kind: ClassVar[DataKind] = "text"
+    reads: ClassVar[tuple[DataKind, ...]] = ("text",)
     default_task: ClassVar[str] = "wikitext2"
     name: Literal["nll"] = "nll"
 
@@ -36,7 +36,7 @@ class MarginConfig(ObjectiveConfig):
 
     implementation: ClassVar[str] = "shoal.objectives.choice:Margin"
     summary: ClassVar[str] = "log-likelihood of the wrong choices minus that of the right one"
-    kind: ClassVar[DataKind] = "choice"
+    reads: ClassVar[tuple[DataKind, ...]] = ("choice",)
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["margin"] = "margin"
     normalise: Literal["token", "sum", "byte", "char"] = Field(
@@ -54,7 +54,7 @@ class LikelihoodConfig(ObjectiveConfig):
 
     implementation: ClassVar[str] = "shoal.objectives.choice:Likelihood"
     summary: ClassVar[str] = "negative log-likelihood of the right choice"
-    kind: ClassVar[DataKind] = "choice"
+    reads: ClassVar[tuple[DataKind, ...]] = ("choice",)
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["likelihood"] = "likelihood"
     normalise: Literal["token", "sum", "byte", "char"] = Field(
@@ -69,7 +69,7 @@ class AccuracyConfig(ObjectiveConfig):
 
     implementation: ClassVar[str] = "shoal.objectives.choice:Accuracy"
     summary: ClassVar[str] = "share of items whose likeliest choice is wrong"
-    kind: ClassVar[DataKind] = "choice"
+    reads: ClassVar[tuple[DataKind, ...]] = ("choice",)
     default_task: ClassVar[str] = "arc_easy"
     name: Literal["accuracy"] = "accuracy"
     normalise: Literal["sum", "token", "byte", "char"] = Field(
@@ -77,5 +77,60 @@ class AccuracyConfig(ObjectiveConfig):
     )
 
 
-OBJECTIVES = registry(NllConfig, MarginConfig, LikelihoodConfig, AccuracyConfig)
+class KlConfig(ObjectiveConfig):
+    """Divergence of the next-token distribution from the dense model's, on given text."""
+
+    implementation: ClassVar[str] = "shoal.objectives.kl:Divergence"
+    summary: ClassVar[str] = "KL(dense || pruned) per token of text"
+    reads: ClassVar[tuple[DataKind, ...]] = ("text",)
+    default_task: ClassVar[str] = "wikitext2"
+    name: Literal["kl"] = "kl"
+
+
+class TrajectoryConfig(ObjectiveConfig):
+    """Divergence from the dense model along what the dense model itself writes."""
+
+    implementation: ClassVar[str] = "shoal.objectives.trajectory:Trajectory"
+    summary: ClassVar[str] = "KL(dense || pruned) along the dense model's own continuations"
+    reads: ClassVar[tuple[DataKind, ...]] = ("prompt", "choice", "text")
+    default_task: ClassVar[str] = "wikitext2"
+    name: Literal["trajectory"] = "trajectory"
+    new_tokens: int = Field(64, ge=1, description="tokens that the dense model writes per prompt")
+    prompt_tokens: int = Field(64, ge=1, description="tokens of a text that make a prompt")
+    chat: bool = Field(False, description="wrap prompts in the model's chat template")
+
+
+def _one_text(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class ExactMatchConfig(ObjectiveConfig):
+    """One minus the share of generated answers that are right."""
+
+    implementation: ClassVar[str] = "shoal.objectives.exact_match:ExactMatch"
+    summary: ClassVar[str] = "share of generated answers that are wrong; greedy decoding"
+    reads: ClassVar[tuple[DataKind, ...]] = ("prompt", "choice")
+    default_task: ClassVar[str] = "gsm8k"
+    name: Literal["exact_match"] = "exact_match"
+    new_tokens: int = Field(128, ge=1, description="most tokens that are generated")
+    match: Literal["auto", "numeric", "text", "prefix"] = Field(
+        "auto",
+        description="numbers by value, texts after normalising, or a text that the answer starts "
+        "with; auto takes numeric where every answer is a number",
+    )
+    stop: Annotated[tuple[str, ...], BeforeValidator(_one_text)] = Field(
+        (), description="texts that end an answer, besides the EOS token"
+    )
+    chat: bool = Field(False, description="wrap prompts in the model's chat template")
+
+
+OBJECTIVES = registry(
+    NllConfig,
+    MarginConfig,
+    LikelihoodConfig,
+    AccuracyConfig,
+    KlConfig,
+    TrajectoryConfig,
+    ExactMatchConfig,
+)
 """Name -> config class of every objective."""

@@ -5,18 +5,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from shoal.config.base import Config, Named, pick
-from shoal.config.objectives import OBJECTIVES, NllConfig, ObjectiveConfig
-from shoal.config.searches import SEARCHES, GreedyConfig
+from shoal.config.base import Config, pick
+from shoal.config.mixture import ALL_OBJECTIVES, MixtureConfig, Term, read_objective
+from shoal.config.objectives import NllConfig, ObjectiveConfig
+from shoal.config.searches import SEARCHES, GreedyConfig, SearchConfig
 from shoal.core.errors import UsageError
 
 ObjectiveField = Annotated[
-    SerializeAsAny[ObjectiveConfig], BeforeValidator(lambda v: pick("objective", OBJECTIVES, v))
+    SerializeAsAny[ObjectiveConfig],
+    BeforeValidator(lambda v: pick("objective", ALL_OBJECTIVES, v)),
 ]
 SearchField = Annotated[
-    SerializeAsAny[Named], BeforeValidator(lambda v: pick("search", SEARCHES, v))
+    SerializeAsAny[SearchConfig], BeforeValidator(lambda v: pick("search", SEARCHES, v))
 ]
 
 
@@ -103,7 +105,19 @@ class RunConfig(ModelOptions, DataOptions):
     )
     seed: int = Field(0, ge=0, description="seed of everything random")
     budget_evaluations: int | None = Field(
-        None, ge=1, description="refuse searches that need more evaluations than this"
+        None, ge=1, description="end the search after this many masks; the best so far is the plan"
+    )
+    budget_minutes: float | None = Field(
+        None, gt=0, description="end the search after this time; the best so far is the plan"
+    )
+    racing: bool = Field(
+        False, description="judge losing masks on part of the calibration data, by paired tests"
+    )
+    racing_error: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="chance that racing drops a mask which the full data would have chosen",
     )
     cache_memory: float | None = Field(
         None,
@@ -124,15 +138,51 @@ class RunConfig(ModelOptions, DataOptions):
         None, ge=1, description="report examples per task: blocks of text (64) or items (all)"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_line_objective(cls, values: Any) -> Any:
+        """Take the task out of an objective that is written `margin:arc_easy`."""
+        if not isinstance(values, dict) or "objective" not in values:
+            return values
+        objective = read_objective(values["objective"])
+        values = {**values, "objective": objective}
+        if isinstance(objective, dict) and objective.get("name") != "mixture":
+            objective = dict(objective)
+            task = objective.pop("task", None)
+            if task is not None:
+                given = values.get("task")
+                if given not in (None, task):
+                    raise UsageError(
+                        f"the objective names the task {task}, but --task says {given}. "
+                        "Leave one out."
+                    )
+                values |= {"objective": objective, "task": task}
+        return values
+
+    @model_validator(mode="after")
+    def _a_mixture_names_its_tasks(self) -> "RunConfig":
+        if self.task is not None and isinstance(self.objective, MixtureConfig):
+            raise ValueError(
+                "a mixture names its tasks itself, as in 0.7*margin:arc_easy + 0.3*kl:wikitext2."
+            )
+        return self
+
     @property
-    def calibration(self) -> str:
-        """The calibration task or file."""
-        return self.task or self.objective.default_task
+    def terms(self) -> tuple[Term, ...]:
+        """What the objective consists of, each term with its own data; one unless a mixture."""
+        if isinstance(self.objective, MixtureConfig):
+            own = {"split": self.split, "limit": self.limit}
+            return tuple(
+                t.model_copy(update={k: v for k, v in own.items() if getattr(t, k) is None})
+                for t in self.objective.terms
+            )
+        return (Term(objective=self.objective, task=self.task, split=self.split, limit=self.limit),)
 
     @property
     def expression(self) -> str:
         """The objective as an expression, e.g. `margin:arc_easy`."""
-        return f"{self.objective.name}:{self.calibration}"
+        mixed = isinstance(self.objective, MixtureConfig)
+        return str(self.objective) if mixed else str(self.terms[0])
 
     def num_removed(self, depth: int) -> int:
         """How many blocks to remove from a model of `depth` blocks.

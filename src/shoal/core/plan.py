@@ -58,6 +58,8 @@ class Plan(_Record):
     search: dict[str, Any] | None = Field(None, description="search and its options")
     score: Score | None = None
     evaluations: int | None = Field(None, description="masks evaluated to find this one")
+    stopped: str | None = Field(None, description="budget that ended the search early")
+    details: dict[str, Any] | None = Field(None, description="what the search says of its result")
     data: dict[str, Any] | None = Field(None, description="calibration data and tokenisation")
     dtype: str | None = None
     seed: int | None = None

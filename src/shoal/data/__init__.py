@@ -8,8 +8,8 @@ from shoal.data.encode import (
     encode_choices,
     encode_corpus,
 )
-from shoal.data.items import Choice, ChoiceItem, ChoiceSet, Corpus
-from shoal.data.load import load_any, load_choices, load_corpus
+from shoal.data.items import Choice, ChoiceItem, ChoiceSet, Corpus, PromptItem, PromptSet
+from shoal.data.load import load_any, load_choices, load_corpus, load_prompts
 from shoal.data.tasks import TASKS, Task, task
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "EncodedChoice",
     "EncodedItem",
     "EncodedText",
+    "PromptItem",
+    "PromptSet",
     "Task",
     "Tokenisation",
     "encode_choices",
@@ -28,5 +30,6 @@ __all__ = [
     "load_any",
     "load_choices",
     "load_corpus",
+    "load_prompts",
     "task",
 ]

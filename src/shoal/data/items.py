@@ -119,7 +119,59 @@ class Corpus:
         return _described(self, "documents", len(self))
 
 
-def _described(data: ChoiceSet | Corpus, unit: str, count: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class PromptItem:
+    """A prompt that a model continues, with the answers that are right.
+
+    Attributes:
+        id: The item's name, for reports.
+        prompt: The text to continue.
+        answers: The answers any of which is right; none where continuations are not judged.
+    """
+
+    id: str
+    prompt: str
+    answers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.prompt.strip():
+            raise UsageError(f'the prompt of item "{self.id}" is empty.')
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Prompts of one split.
+
+    Attributes:
+        name: Task name or file.
+        split: Split, or "file" for a user's own file.
+        items: The items in the order of the source.
+        fingerprint: Fingerprint of the prompts and answers.
+        origin: Where the items came from, for people.
+    """
+
+    name: str
+    split: str
+    items: tuple[PromptItem, ...]
+    fingerprint: str
+    origin: str
+
+    @classmethod
+    def of(cls, name: str, split: str, items: Iterable[PromptItem], origin: str) -> Self:
+        """Build a set and take its fingerprint."""
+        items = tuple(items)
+        content = [[i.prompt, list(i.answers)] for i in items]
+        return cls(name, split, items, of_json(content), origin)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def describe(self) -> dict[str, Any]:
+        """The JSON form for a plan: what the data were, not the data."""
+        return _described(self, "prompts", len(self))
+
+
+def _described(data: ChoiceSet | Corpus | PromptSet, unit: str, count: int) -> dict[str, Any]:
     return {
         "name": data.name,
         "split": data.split,

@@ -1,4 +1,4 @@
-"""The public loaders: by task name or path to items or documents.
+"""The public loaders: by task name or path to items, documents or prompts.
 
 Example:
     >>> items = load_choices("arc_easy", data_dir="embedded", limit=2)
@@ -7,19 +7,24 @@ Example:
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import TypeVar, cast
 
 from shoal.core.errors import UsageError
 from shoal.data.files import read_rows, suffix_of
 from shoal.data.guard import Purpose
-from shoal.data.items import ChoiceItem, ChoiceSet, Corpus
-from shoal.data.own import build_own
-from shoal.data.rows import located, text
+from shoal.data.items import ChoiceItem, ChoiceSet, Corpus, PromptItem, PromptSet
+from shoal.data.own import build_own, build_own_prompt, kind_of_row
+from shoal.data.rows import Row, located, text
 from shoal.data.source import Request, Source, open_source, own_file
 from shoal.data.tasks import TASKS
 
 PathLike = os.PathLike[str]
+Item = TypeVar("Item", ChoiceItem, PromptItem)
+
+WORDS = {"text": "text", "choice": "multiple choice", "prompt": "prompts"}
+"""Kinds of data as people say them."""
 
 
 def load_choices(
@@ -49,7 +54,7 @@ def load_choices(
     _check_kind(name_or_path, "choice")
     request = Request(name_or_path, split, data_dir, limit, purpose, allow_test)
     source = open_source(request)
-    items = islice(_items(source), request.limit)
+    items = islice(_items(source, build_own), request.limit)
     return ChoiceSet.of(source.name, source.split, items, source.origin)
 
 
@@ -88,6 +93,36 @@ def load_corpus(
     return Corpus.of(source.name, source.split, documents, source.origin)
 
 
+def load_prompts(
+    name_or_path: str | PathLike,
+    *,
+    split: str | None = None,
+    data_dir: str | PathLike | None = None,
+    limit: int | None = None,
+    purpose: Purpose = "calibration",
+    allow_test: bool = False,
+) -> PromptSet:
+    """Load prompts that a model continues, with the answers that are right.
+
+    Args:
+        name_or_path: A task name, or a file of your own with `prompt` and `answer`.
+        split: As for `load_choices`.
+        data_dir: As for `load_choices`.
+        limit: Take the first prompts only.
+        purpose: As for `load_choices`.
+        allow_test: As for `load_choices`.
+
+    Raises:
+        UsageError: If the request or the data are wrong.
+        MissingDependencyError: If a package that this source needs is not installed.
+    """
+    _check_kind(name_or_path, "prompt")
+    request = Request(name_or_path, split, data_dir, limit, purpose, allow_test)
+    source = open_source(request)
+    items = islice(_items(source, build_own_prompt), request.limit)
+    return PromptSet.of(source.name, source.split, items, source.origin)
+
+
 def load_any(
     name_or_path: str | PathLike,
     *,
@@ -96,10 +131,14 @@ def load_any(
     limit: int | None = None,
     purpose: Purpose = "calibration",
     allow_test: bool = False,
-) -> ChoiceSet | Corpus:
+) -> ChoiceSet | Corpus | PromptSet:
     """Load whatever the name or the file holds; the arguments are those of `load_choices`."""
-    load = load_corpus if _kind(name_or_path) == "text" else load_choices
-    return load(
+    loaders: dict[str, Callable[..., ChoiceSet | Corpus | PromptSet]] = {
+        "text": load_corpus,
+        "choice": load_choices,
+        "prompt": load_prompts,
+    }
+    return loaders[_kind(name_or_path)](
         name_or_path,
         split=split,
         data_dir=data_dir,
@@ -109,8 +148,9 @@ def load_any(
     )
 
 
-def _items(source: Source) -> Iterator[ChoiceItem]:
-    build = (source.task.build if source.task else None) or build_own
+def _items(source: Source, own: Callable[[Row, int], Item]) -> Iterator[Item]:
+    # The kind of the task was checked, so its builder makes the same items.
+    build = own if source.task is None else cast(Callable[[Row, int], Item], source.task.build)
     for index, (where, row) in enumerate(source.rows):
         with located(where):
             item = build(row, index)
@@ -133,33 +173,36 @@ def _texts(source: Source) -> Iterator[str]:
 
 
 def _kind(name_or_path: str | PathLike) -> str:
-    """Whether a task or a file holds text or choices."""
+    """Whether a task or a file holds text, choices or prompts."""
     path = own_file(name_or_path)
     if path is None:
         return TASKS[str(name_or_path)].kind
     if suffix_of(path.name) == ".txt":
         return "text"
     where, row = next(read_rows(path))
-    if "text" not in row and "choices" not in row:
+    kind = kind_of_row(row)
+    if kind is None:
         raise UsageError(
-            f"{where}: neither text nor multiple choice. Keys there: {', '.join(row) or 'none'}. "
-            'A file has rows with "text", or with "prompt", "choices" and "gold".'
+            f"{where}: neither text nor multiple choice nor prompts. "
+            f"Keys there: {', '.join(row) or 'none'}. "
+            'A file has rows with "text", with "prompt", "choices" and "gold", or with "prompt" '
+            'and "answer".'
         )
-    return "text" if "choices" not in row else "choice"
+    return kind
 
 
 def _check_kind(name_or_path: str | PathLike, wanted: str) -> None:
     path = own_file(name_or_path)
     if path is None:
         kind = TASKS[str(name_or_path)].kind
-    elif wanted == "choice" and suffix_of(path.name) == ".txt":
+    elif wanted != "text" and suffix_of(path.name) == ".txt":
         kind = "text"
     else:
         return
     if kind != wanted:
-        words = {"text": "text", "choice": "multiple choice"}
+        needed = "are" if wanted == "prompt" else "is"
         fitting = ", ".join(sorted(t.name for t in TASKS.values() if t.kind == wanted))
         raise UsageError(
-            f"{name_or_path} is {words[kind]}, but {words[wanted]} is needed. "
-            f"Tasks with {words[wanted]}: {fitting}."
+            f"{name_or_path} is {WORDS[kind]}, but {WORDS[wanted]} {needed} needed. "
+            f"Tasks with {WORDS[wanted]}: {fitting}."
         )

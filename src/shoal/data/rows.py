@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from shoal.core.errors import UsageError, closest
@@ -59,6 +61,37 @@ def integer(row: Row, key: str) -> int:
         return int(found)
     hidden = " An empty label means that this split hides its labels." if found == "" else ""
     raise UsageError(f"{_wrong(key, 'a whole number', found)}{hidden}")
+
+
+def spelled(row: Row, key: str) -> str:
+    """The string or the number under a key, as a string.
+
+    Raises:
+        UsageError: If the key is missing or holds something else, or nothing.
+    """
+    return _spelled(key, value(row, key))
+
+
+def all_spelled(row: Row, key: str) -> tuple[str, ...]:
+    """The strings and numbers under a key, one or a list of them, as strings.
+
+    Raises:
+        UsageError: If the key is missing or holds something else, or nothing.
+    """
+    found = value(row, key)
+    listed = found if isinstance(found, list | tuple) else (found,)
+    if not listed:
+        raise _wrong(key, "at least one string or number", found)
+    return tuple(_spelled(key, one) for one in listed)
+
+
+def _spelled(key: str, found: object) -> str:
+    if isinstance(found, str) and found.strip():
+        return found
+    if isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found):
+        # repr() of a large or small float has an exponent, which no text would have.
+        return format(Decimal(repr(found)), "f")
+    raise _wrong(key, "a string that is not blank, or a number", found)
 
 
 def index_of(label: str, labels: tuple[str, ...]) -> int:

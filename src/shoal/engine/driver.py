@@ -1,19 +1,44 @@
-"""Driving a search: feeds it evaluations, counts them, and checks what it returns."""
+"""Driving a search: feeds it evaluations, keeps to the budget, and checks what it returns."""
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
-from shoal.config.base import Named
-from shoal.core.errors import BudgetError, NotFiniteError
+from shoal.config.searches import SearchConfig
+from shoal.core.errors import NotFiniteError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
-from shoal.engine.evaluator import Evaluator
-from shoal.engine.trie import naive_passes, shared_passes
-from shoal.searches.base import Problem, SearchRun
+from shoal.engine.ledger import Ledger, TraceRow
+from shoal.engine.trie import visiting_order
+from shoal.searches.base import Contest, Found, OutOfBudget, Problem, SearchRun, Signals
+
+SLICE = 0.05
+"""Share of a time budget after which the clock is looked at within a batch."""
+
+
+class MaskEvaluator(Protocol):
+    """Whatever turns masks into evaluations."""
+
+    def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
+        """One evaluation per mask, in the same order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A budget.
+
+    Attributes:
+        evaluations: Most distinct masks; the dense one comes on top.
+        seconds: Most wall time of this process; a batch of a contest may run over it.
+    """
+
+    evaluations: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -25,115 +50,162 @@ class Outcome:
         dense: The evaluation of the dense model.
         evaluations: Distinct masks that the search asked for; the dense one comes on top.
         trace: Best loss of each batch.
+        details: What the search says about its result.
+        stopped: The budget that ended it, or None.
     """
 
     best: Evaluation
     dense: Evaluation
     evaluations: int
     trace: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What a search will cost, found by running it on made-up losses.
-
-    Attributes:
-        evaluations: Distinct masks that the search asks for; the dense one comes on top.
-        shared: Block passes with shared prefixes, per micro-batch, those of the dense one included.
-        naive: The same with one forward per mask.
-        largest_batch: Most masks in one batch.
-    """
-
-    evaluations: int
-    shared: int
-    naive: int
-    largest_batch: int
-
-
-def start(config: Named, space: SearchSpace, k: int, seed: int) -> SearchRun:
-    """Start a search."""
-    search = config.load()
-    run: SearchRun = search(Problem(space, k, np.random.default_rng(seed)), config)
-    return run
-
-
-def forecast(config: Named, space: SearchSpace, k: int, seed: int) -> Forecast:
-    """Run a search on made-up losses to see how much it evaluates.
-
-    Raises:
-        BudgetError: If the search itself finds the problem too large.
-    """
-    noise = random.Random(seed)
-    seen: set[Mask] = set()
-    shared = naive = space.depth
-    largest = 1
-    run = start(config, space, k, seed)
-    try:
-        masks = next(run)
-        while True:
-            new = [m for m in dict.fromkeys(masks) if m not in seen and m != space.dense]
-            seen.update(masks)
-            shared += shared_passes(new)
-            naive += naive_passes(new)
-            largest = max(largest, len(new))
-            masks = run.send([Evaluation.of(m, [noise.random()]) for m in masks])
-    except StopIteration:
-        return Forecast(len(seen), shared, naive, largest)
+    details: dict[str, Any] = field(default_factory=dict)
+    stopped: str | None = None
 
 
 def drive(
-    config: Named,
+    config: SearchConfig,
     space: SearchSpace,
     k: int,
     seed: int,
-    evaluator: Evaluator,
+    evaluator: MaskEvaluator,
+    signals: Signals,
     *,
-    budget: int | None = None,
-    on_best: Callable[[Evaluation, int], None] | None = None,
+    limits: Limits = Limits(),
+    on_batch: Callable[[Sequence[TraceRow], Evaluation], None] | None = None,
 ) -> Outcome:
-    """Run a search to its end.
+    """Run a search to its end, or to the end of its budget.
 
     Args:
         config: Which search, with its options.
         space: What may be removed.
-        k: How many units to remove.
+        k: How many units to remove; the most, for a search without a fixed count.
         seed: Seed of the search.
         evaluator: Answers masks with losses.
-        budget: Most distinct masks that the search may ask for.
-        on_best: Called after each batch with its best evaluation and the masks asked so far.
+        signals: Answers questions about the dense model.
+        limits: The budget. At its end the best mask so far is the result, filled up to k units
+            where no mask of k units was reached.
+        on_batch: Called after each batch with its rows of the trace and its best evaluation.
 
     Raises:
-        BudgetError: If the budget would be exceeded.
+        BudgetError: If the budget ends where nothing can be filled up to k units.
         NotFiniteError: If the dense model's loss is not finite.
         RuntimeError: If the search returns a mask that it must not.
     """
-    seen: set[Mask] = set()
-    trace: list[float] = []
-    dense = evaluator.evaluate([space.dense])[0]
-    if not dense.finite:
-        raise NotFiniteError(
-            "the dense model's own loss is not finite on these data, so no mask can be judged. "
-            "Look for NaN or infinite weights, or try --dtype float32."
-        )
-    run = start(config, space, k, seed)
-    try:
-        masks = next(run)
-        while True:
-            seen.update(masks)
-            if budget is not None and len(seen) > budget:
-                raise BudgetError(
-                    f"the search needs more than {budget} evaluations. Everything evaluated so "
-                    "far is kept: raise --budget-evaluations and run again to go on."
-                )
-            evaluations = evaluator.evaluate(masks)
-            leader = min(evaluations, key=lambda e: e.rank_key)
-            trace.append(leader.mean)
-            if on_best is not None:
-                on_best(leader, len(seen))
-            masks = run.send(evaluations)
-    except StopIteration as stop:
-        mask: Mask = stop.value
-    if not space.is_valid(mask) or len(space.removed_units(mask)) != k:
-        raise RuntimeError(f"search {config.name} returned {mask}, which does not remove {k} units")
-    best = evaluator.evaluate([mask])[0]
-    return Outcome(best, dense, len(seen), tuple(trace))
+    return _Drive(config, space, k, evaluator, limits, on_batch).run(seed, signals)
+
+
+class _Drive:
+    def __init__(
+        self,
+        config: SearchConfig,
+        space: SearchSpace,
+        k: int,
+        evaluator: MaskEvaluator,
+        limits: Limits,
+        on_batch: Callable[[Sequence[TraceRow], Evaluation], None] | None,
+    ) -> None:
+        self.config, self.space, self.k = config, space, k
+        self.evaluator, self.limits, self.on_batch = evaluator, limits, on_batch
+        self.ledger = Ledger(space, k)
+        self.trace: list[float] = []
+        self.stopped: str | None = None
+        self.begin = time.monotonic()
+
+    def run(self, seed: int, signals: Signals) -> Outcome:
+        dense = self.evaluator.evaluate([self.space.dense])[0]
+        if not dense.finite:
+            raise NotFiniteError(
+                "the dense model's own loss is not finite on these data, so no mask can be judged. "
+                "Look for NaN or infinite weights, or try --dtype float32."
+            )
+        self.per_mask = dense.cost.seconds
+        problem = Problem(self.space, self.k, np.random.default_rng(seed), signals)
+        result = self._converse(self.config.load()(problem, self.config))
+        found = result if isinstance(result, Found) else Found(result)
+        self._check(found.mask)
+        best = self.evaluator.evaluate([found.mask])[0]
+        if found.mask not in self.ledger.seen:
+            self._note([best])
+        evaluations = len(self.ledger.seen)
+        return Outcome(best, dense, evaluations, tuple(self.trace), found.details, self.stopped)
+
+    def _converse(self, run: SearchRun) -> Mask | Found:
+        try:
+            masks = next(run)
+            while True:
+                evaluations = self._evaluate(masks)
+                if self.stopped is not None:
+                    run.throw(OutOfBudget())
+                    raise RuntimeError(f"search {self.config.name} went on after its budget")
+                masks = run.send(evaluations)
+        except StopIteration as stop:
+            result: Mask | Found = stop.value
+            return result
+        except OutOfBudget:
+            best = self.ledger.best
+            return self.ledger.completed() if best is None else best.mask
+
+    def _evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
+        """Evaluate what the budget allows of a batch."""
+        allowed = self._affordable(masks)
+        found: dict[Mask, Evaluation] = {}
+        for part in self._slices(allowed):
+            found |= {e.mask: e for e in self.evaluator.evaluate(part)}
+            seconds = self.limits.seconds
+            if seconds is not None and time.monotonic() - self.begin > seconds:
+                self.stopped = "minutes"
+                break
+        if len(allowed) < len(masks):
+            self.stopped = self.stopped or "evaluations"
+        evaluations = [found[m] for m in masks if m in found]
+        if evaluations:
+            self._note(evaluations)
+        return evaluations
+
+    def _affordable(self, masks: Sequence[Mask]) -> Sequence[Mask]:
+        """The first masks of a batch that the budget of evaluations covers."""
+        most = self.limits.evaluations
+        if most is None:
+            return masks
+        room = most - len(self.ledger.seen)
+        # The last one is kept for a mask of k units, until there is one to return.
+        kept = self.config.fixed_count and self.ledger.best is None
+        allowed: list[Mask] = []
+        for mask in masks:
+            new = mask != self.space.dense and mask not in self.ledger.seen and mask not in allowed
+            kept = kept and len(self.space.removed_units(mask)) != self.k
+            if new and room <= kept:
+                return _like(masks, allowed)
+            room -= new
+            allowed.append(mask)
+        return masks
+
+    def _slices(self, masks: Sequence[Mask]) -> Iterator[Sequence[Mask]]:
+        """A batch in pieces after which the clock is looked at."""
+        if self.limits.seconds is None or not masks:
+            yield masks
+            return
+        size = max(1, int(SLICE * self.limits.seconds / max(self.per_mask, 1e-9)))
+        ordered = visiting_order(dict.fromkeys(masks))
+        for start in range(0, len(ordered), size):
+            yield _like(masks, ordered[start : start + size])
+
+    def _note(self, evaluations: Sequence[Evaluation]) -> None:
+        rows = self.ledger.add(len(self.trace), evaluations)
+        leader = min(evaluations, key=lambda e: e.rank_key)
+        self.trace.append(leader.mean)
+        if self.on_batch is not None:
+            self.on_batch(rows, leader)
+
+    def _check(self, mask: Mask) -> None:
+        count = len(self.space.removed_units(mask))
+        right = count == self.k if self.config.fixed_count else count <= self.k
+        if not right or not self.space.is_valid(mask):
+            raise RuntimeError(
+                f"search {self.config.name} returned {mask}, which does not remove {self.k} units"
+            )
+
+
+def _like(masks: Sequence[Mask], some: Sequence[Mask]) -> Sequence[Mask]:
+    """Some masks of a batch, a contest if it was one."""
+    return Contest(some, masks.winners) if isinstance(masks, Contest) else some

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from shoal.core.mask import Mask
-from shoal.engine.driver import Forecast
+from shoal.engine.forecast import Forecast
 from shoal.engine.runners import Passes, Runner
 from shoal.models.dense import DenseModel
-from shoal.objectives.base import Objective
+from shoal.objectives.base import ScoringObjective
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def free_memory(device: torch.device) -> int:
     return 4 * 2**30
 
 
-def cache_share(dense: DenseModel, objective: Objective, gigabytes: float | None) -> int:
+def cache_share(dense: DenseModel, objective: ScoringObjective, gigabytes: float | None) -> int:
     """Bytes for kept states per micro-batch.
 
     Args:
@@ -64,7 +64,7 @@ def state_bytes(dense: DenseModel, tokens: int) -> int:
 
 def estimate(
     dense: DenseModel,
-    objective: Objective,
+    objective: ScoringObjective,
     runner: Runner,
     forecast: Forecast,
     cache_bytes_per_batch: int,

@@ -1,17 +1,18 @@
 """The one place where masks become losses: exact, in order, and never the same mask twice."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from shoal.core.errors import UsageError
-from shoal.core.evaluation import Evaluation
+from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
-from shoal.engine.runners import Passes, Runner
+from shoal.engine.losses import LossSource
+from shoal.engine.runners import Passes
 from shoal.engine.store import Store
-from shoal.models.dense import DenseModel
 from shoal.objectives.base import Objective
 
 log = logging.getLogger(__name__)
@@ -24,22 +25,20 @@ class Evaluator:
     """Evaluates masks of one model under one objective.
 
     Args:
-        dense: The model.
         objective: The objective, prepared.
-        runner: How masks are run.
+        source: Where its losses come from.
         store: Where evaluations are kept.
         on_step: Called after each mask of each micro-batch.
     """
 
     def __init__(
         self,
-        dense: DenseModel,
         objective: Objective,
-        runner: Runner,
+        source: LossSource,
         store: Store,
         on_step: Step | None = None,
     ) -> None:
-        self.dense, self.objective, self.runner, self.store = dense, objective, runner, store
+        self.objective, self.source, self.store = objective, source, store
         self.on_step = on_step
         self.computed = 0
         self.not_finite: list[Mask] = []
@@ -47,7 +46,7 @@ class Evaluator:
     @property
     def passes(self) -> Passes:
         """Work done so far."""
-        return self.runner.passes
+        return self.source.passes
 
     def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
         """Evaluate masks.
@@ -62,40 +61,65 @@ class Evaluator:
         Raises:
             UsageError: If a mask removes parts of blocks.
         """
-        parts = [mask for mask in masks if not mask.whole_blocks_only]
-        if parts:
-            raise UsageError(f"only whole blocks can be evaluated so far, not {parts[0]}.")
+        check_whole_blocks(masks)
         asked = {mask: self.store.get(mask) for mask in masks}
         found = {mask: known for mask, known in asked.items() if known is not None}
-        self._report(found.values())
+        self.report(found.values())
         missing = [mask for mask in asked if mask not in found]
         if missing:
-            found |= {evaluation.mask: evaluation for evaluation in self._run(missing)}
+            number = self.store.begin(missing)
+            every = range(len(self.objective.batches))
+            losses, cost = self.compute(missing, every)
+            new = [Evaluation.of(m, losses[m], self.objective.weights, cost) for m in missing]
+            self.finish(number, new)
+            found |= {evaluation.mask: evaluation for evaluation in new}
         return [found[mask] for mask in masks]
 
-    def _run(self, masks: list[Mask]) -> list[Evaluation]:
-        number = self.store.begin(masks)
-        objective = self.objective
-        losses = {mask: [float("nan")] * objective.num_examples for mask in masks}
-        done, planned = 0, len(masks) * len(objective.batches)
-        with torch.inference_mode():
-            for index, batch in enumerate(objective.batches):
-                local = replace(batch, tokens=batch.tokens.to(self.dense.device))
-                for mask, scorer in self.runner.run(index, local.tokens, masks):
-                    values = objective.losses(scorer, local).tolist()
-                    for example, value in zip(batch.examples, values, strict=True):
-                        losses[mask][example] = value
-                    done += 1
-                    if self.on_step is not None:
-                        self.on_step(done, planned)
-        evaluations = [Evaluation.of(m, losses[m], objective.weights) for m in masks]
-        self._report(evaluations)
+    def compute(
+        self, masks: Sequence[Mask], batches: Sequence[int]
+    ) -> tuple[dict[Mask, NDArray[np.float64]], Cost]:
+        """Run masks over some micro-batches, without a look at the store.
+
+        Args:
+            masks: Distinct masks.
+            batches: Indices of micro-batches.
+
+        Returns:
+            For each mask its losses, NaN for examples of other batches, and each mask's equal
+            share of the cost.
+        """
+        size = self.objective.num_examples
+        losses = {mask: np.full(size, np.nan) for mask in masks}
+        planned = len(masks) * len(batches)
+        begin, before = time.perf_counter(), self.passes.blocks
+        run = self.source.run(batches, masks)
+        for done, (index, mask, values) in enumerate(run, start=1):
+            losses[mask][list(self.objective.batches[index].examples)] = values
+            if self.on_step is not None:
+                self.on_step(done, planned)
+        cost = Cost(self.passes.blocks - before, time.perf_counter() - begin)
+        return losses, Cost(cost.blocks / len(masks), cost.seconds / len(masks))
+
+    def finish(self, number: int, evaluations: Sequence[Evaluation]) -> None:
+        """Report and store complete evaluations of a batch begun in the store."""
+        self.report(evaluations)
         self.store.commit(number, evaluations)
         self.computed += len(evaluations)
-        return evaluations
 
-    def _report(self, evaluations: Iterable[Evaluation]) -> None:
+    def report(self, evaluations: Iterable[Evaluation]) -> None:
+        """Warn of losses that are not finite, once per mask."""
         for evaluation in evaluations:
             if not evaluation.finite and evaluation.mask not in self.not_finite:
                 self.not_finite.append(evaluation.mask)
                 log.warning("the loss of %s is not finite; it ranks last", evaluation.mask)
+
+
+def check_whole_blocks(masks: Iterable[Mask]) -> None:
+    """Refuse masks that remove parts of blocks.
+
+    Raises:
+        UsageError: If one does.
+    """
+    parts = [mask for mask in masks if not mask.whole_blocks_only]
+    if parts:
+        raise UsageError(f"only whole blocks can be evaluated so far, not {parts[0]}.")

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from shoal.core import fingerprint
 from shoal.core.errors import UsageError
-from shoal.core.evaluation import Evaluation
+from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
 
 SCHEMA = """
@@ -28,12 +28,19 @@ CREATE TABLE IF NOT EXISTS evaluations (
     mean REAL,
     stderr REAL,
     created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    blocks REAL NOT NULL DEFAULT 0,
+    seconds REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (context, mask)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS batches (
     id INTEGER PRIMARY KEY, context TEXT NOT NULL, masks TEXT NOT NULL,
     started TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, finished TEXT
 );
+CREATE TABLE IF NOT EXISTS partials (
+    context TEXT NOT NULL, partition TEXT NOT NULL, mask TEXT NOT NULL, part INTEGER NOT NULL,
+    losses BLOB NOT NULL, blocks REAL NOT NULL, seconds REAL NOT NULL,
+    PRIMARY KEY (context, partition, mask, part)
+) WITHOUT ROWID;
 """
 
 
@@ -61,6 +68,7 @@ class Store:
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(SCHEMA)
+            self._add_costs()
             self._db.execute(
                 "INSERT OR IGNORE INTO contexts VALUES (?, ?)",
                 (self.context, json.dumps(context, sort_keys=True)),
@@ -71,6 +79,12 @@ class Store:
                 f"{path} is not a store of evaluations ({error}). Delete it to start over, or name "
                 "another with --store."
             ) from error
+
+    def _add_costs(self) -> None:
+        """Stores of the first version know no costs."""
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(evaluations)")}
+        for name in {"blocks", "seconds"} - columns:
+            self._db.execute(f"ALTER TABLE evaluations ADD COLUMN {name} REAL NOT NULL DEFAULT 0")
 
     def __enter__(self) -> Self:
         return self
@@ -94,14 +108,14 @@ class Store:
     def get(self, mask: Mask) -> Evaluation | None:
         """The stored evaluation of a mask, if there is one."""
         row = self._db.execute(
-            "SELECT losses FROM evaluations WHERE context = ? AND mask = ?",
+            "SELECT losses, blocks, seconds FROM evaluations WHERE context = ? AND mask = ?",
             (self.context, str(mask)),
         ).fetchone()
         if row is None:
             return None
         losses = array("d")
         losses.frombytes(row[0])
-        return Evaluation.of(mask, losses, self._weights)
+        return Evaluation.of(mask, losses, self._weights, Cost(row[1], row[2]))
 
     def begin(self, masks: Iterable[Mask]) -> int:
         """Note that a batch starts; returns its number."""
@@ -114,19 +128,50 @@ class Store:
     def commit(self, batch: int, evaluations: Iterable[Evaluation]) -> None:
         """Write the evaluations of a batch in one transaction."""
         rows = [
-            (self.context, str(e.mask), array("d", e.losses).tobytes(), e.mean, e.stderr)
+            (
+                self.context,
+                str(e.mask),
+                array("d", e.losses).tobytes(),
+                e.mean,
+                e.stderr,
+                e.cost.blocks,
+                e.cost.seconds,
+            )
             for e in evaluations
         ]
         # As a context the connection commits at the end, or rolls back whatever went wrong.
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
-                "INSERT OR IGNORE INTO evaluations (context, mask, losses, mean, stderr) "
-                "VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO evaluations "
+                "(context, mask, losses, mean, stderr, blocks, seconds) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             self._db.execute(
                 "UPDATE batches SET finished = CURRENT_TIMESTAMP WHERE id = ?", (batch,)
+            )
+
+    def get_partial(
+        self, partition: str, mask: Mask, part: int
+    ) -> tuple[bytes, float, float] | None:
+        """Losses of a mask on one part of a partition of the data, their block passes and time."""
+        row: tuple[bytes, float, float] | None = self._db.execute(
+            "SELECT losses, blocks, seconds FROM partials "
+            "WHERE context = ? AND partition = ? AND mask = ? AND part = ?",
+            (self.context, partition, str(mask), part),
+        ).fetchone()
+        return row
+
+    def put_partials(
+        self, partition: str, part: int, rows: Iterable[tuple[Mask, bytes, float, float]]
+    ) -> None:
+        """Write the losses of masks on one part in one transaction."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(
+                "INSERT OR IGNORE INTO partials VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(self.context, partition, str(mask), part, *rest) for mask, *rest in rows],
             )
 
     def batches(self) -> list[tuple[list[str], bool]]:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-MetricName = Literal["perplexity", "accuracy", "accuracy_norm", "margin"]
+MetricName = Literal["perplexity", "accuracy", "accuracy_norm", "margin", "exact_match"]
 
 
 class _Record(BaseModel):

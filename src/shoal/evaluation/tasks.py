@@ -7,19 +7,29 @@ what was removed and by nothing else.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 
-from shoal.config.objectives import AccuracyConfig, MarginConfig, NllConfig, ObjectiveConfig
+from shoal.config.objectives import (
+    AccuracyConfig,
+    ExactMatchConfig,
+    MarginConfig,
+    NllConfig,
+    ObjectiveConfig,
+)
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
-from shoal.data import ChoiceSet, Corpus, Tokenisation
+from shoal.data import ChoiceSet, Corpus, PromptSet, Tokenisation
+from shoal.engine.evaluator import Evaluator
+from shoal.engine.generated import GeneratedLosses
 from shoal.engine.selfcheck import choose_runner
+from shoal.engine.store import Store
 from shoal.evaluation.results import Metric, MetricName
 from shoal.models.dense import DenseModel
 from shoal.models.head import Scorer
-from shoal.objectives.base import Objective
-from shoal.objectives.build import build_objective
+from shoal.objectives.base import GenerationObjective, ScoringObjective
+from shoal.objectives.build import Data, build_objective
 
 DEFAULT_TEXTS = 64
 """Blocks of report text where no limit is given."""
@@ -42,18 +52,20 @@ class TaskSettings:
         batch_tokens: Positions per micro-batch.
         length: Tokens per block of text.
         num_texts: Blocks of text per task.
+        generation: How answers are generated; None generates only where there is no other way.
     """
 
     tokenisation: Tokenisation
     batch_tokens: int = 2048
     length: int = 512
     num_texts: int | None = None
+    generation: ExactMatchConfig | None = None
 
 
 def measure(
     dense: DenseModel,
     masks: Sequence[Mask],
-    data: Corpus | ChoiceSet,
+    data: Data,
     settings: TaskSettings,
     on_step: Callable[[int, int], None] | None = None,
 ) -> list[list[Metric]]:
@@ -68,8 +80,46 @@ def measure(
 
     Returns:
         For each mask its metrics: perplexity of text; accuracy, accuracy per character and
-        margin loss of multiple choice.
+        margin loss of multiple choice; exact match of generated answers.
     """
+    found: list[list[Metric]] = [[] for _ in masks]
+    if not isinstance(data, PromptSet):
+        found = _scored(dense, masks, data, settings, on_step)
+    if isinstance(data, PromptSet) or (settings.generation and isinstance(data, ChoiceSet)):
+        metrics = exact_match(dense, masks, data, settings, on_step)
+        found = [[*known, metric] for known, metric in zip(found, metrics, strict=True)]
+    return found
+
+
+def exact_match(
+    dense: DenseModel,
+    masks: Sequence[Mask],
+    data: PromptSet | ChoiceSet,
+    settings: TaskSettings,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[Metric]:
+    """Share of generated answers that are right, for each mask; arguments as for `measure`."""
+    built = build_objective(
+        settings.generation or ExactMatchConfig(),
+        data,
+        dense,
+        tokenisation=settings.tokenisation,
+        batch_tokens=settings.batch_tokens,
+    )
+    objective = cast(GenerationObjective, built)
+    with Store(None, {}) as store:
+        evaluator = Evaluator(objective, GeneratedLosses(dense, objective), store, on_step)
+        found = evaluator.evaluate(masks)
+    return [_metric("exact_match", data, e.losses, objective.weights) for e in found]
+
+
+def _scored(
+    dense: DenseModel,
+    masks: Sequence[Mask],
+    data: Corpus | ChoiceSet,
+    settings: TaskSettings,
+    on_step: Callable[[int, int], None] | None,
+) -> list[list[Metric]]:
     objectives = _objectives(dense, data, settings)
     batches = next(iter(objectives.values())).batches
     widest = max(batches, key=lambda b: b.tokens.input_ids.shape[1])
@@ -100,14 +150,14 @@ def measure(
 
 def _objectives(
     dense: DenseModel, data: Corpus | ChoiceSet, settings: TaskSettings
-) -> dict[MetricName, Objective]:
+) -> dict[MetricName, ScoringObjective]:
     """The objectives behind the metrics of a task; all have the same batches."""
     wanted = TEXT_METRICS if isinstance(data, Corpus) else CHOICE_METRICS
-    first: Objective | None = None
-    found: dict[MetricName, Objective] = {}
+    first: ScoringObjective | None = None
+    found: dict[MetricName, ScoringObjective] = {}
     for name, config in wanted.items():
         if first is None:
-            objective = first = build_objective(
+            built = build_objective(
                 config,
                 data,
                 dense,
@@ -116,6 +166,7 @@ def _objectives(
                 length=settings.length,
                 limit=settings.num_texts or DEFAULT_TEXTS,
             )
+            objective = first = cast(ScoringObjective, built)
         else:
             objective = config.load()()
             for option, value in config.model_dump(exclude={"name"}).items():
@@ -137,14 +188,25 @@ class _Once:
             self._known = self._scorer.token_logprobs(pick, targets)
         return self._known
 
+    def divergence(self, reference: Scorer) -> torch.Tensor:
+        return self._scorer.divergence(reference)
+
+    def uniform(self) -> Scorer:
+        return self._scorer.uniform()
+
+    @property
+    def keepable(self) -> bool:
+        return self._scorer.keepable
+
 
 def _metric(
     name: MetricName,
-    data: Corpus | ChoiceSet,
+    data: Data,
     losses: Sequence[float],
     weights: Sequence[float] | None,
 ) -> Metric:
-    values = [1.0 - x for x in losses] if name.startswith("accuracy") else list(losses)
+    share = name.startswith("accuracy") or name == "exact_match"
+    values = [1.0 - x for x in losses] if share else list(losses)
     summary = Evaluation.of(Mask.dense(1), values, weights)
     value, stderr = summary.mean, summary.stderr
     if name == "perplexity":

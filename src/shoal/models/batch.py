@@ -33,6 +33,8 @@ class TokenBatch:
         num_segments: Number of segments.
         position_ids: Positions [B, T], where they are not simply 0..T-1.
         attend: Which position may look at which [B, T, T] (bool), where that is not simply causal.
+        owner: For each position [B, T] the example of the micro-batch that it belongs to, by its
+            place among those, and -1 for padding; None where nobody noted it.
     """
 
     input_ids: Tensor
@@ -43,6 +45,7 @@ class TokenBatch:
     num_segments: int
     position_ids: Tensor | None = None
     attend: Tensor | None = None
+    owner: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -73,6 +76,7 @@ class TokenBatch:
             segment=self.segment[scored],
             position_ids=None if self.position_ids is None else self.position_ids[:count],
             attend=None if self.attend is None else self.attend[:count],
+            owner=None if self.owner is None else self.owner[:count],
         )
 
     def forward_arguments(self, dtype: torch.dtype) -> dict[str, Any]:

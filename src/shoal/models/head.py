@@ -7,17 +7,13 @@ reduced to its log-sum-exp while it is still in cache:
     log p(t) = z_t - log sum_v exp z_v,   log-sum-exp joined over vocabulary tiles
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-CPU_TILE = (1024, 4096)
-"""Rows and vocabulary entries of a tile on a CPU: a tile of float32 is 16 MB."""
-
-ACCELERATOR_TILE_BYTES = 2**28
-"""Size of a float32 tile elsewhere, where the whole vocabulary is one tile."""
+from shoal.models.tiles import ACCELERATOR_TILE_BYTES, Tiles, divergence_of_rows
 
 
 class Scorer(Protocol):
@@ -30,6 +26,23 @@ class Scorer(Protocol):
             pick: For each scored token, its row [S].
             targets: For each scored token, its id [S].
         """
+        ...
+
+    def divergence(self, reference: "Scorer") -> Tensor:
+        """KL(reference || this) of the next-token distribution of each row, in nats, float32 [R].
+
+        Args:
+            reference: A scorer of the same kind for the same rows, under another model.
+        """
+        ...
+
+    def uniform(self) -> "Scorer":
+        """A scorer for the same rows under which all tokens are equally likely."""
+        ...
+
+    @property
+    def keepable(self) -> bool:
+        """Whether this is small enough to keep: hidden states are, logits are not."""
         ...
 
 
@@ -76,13 +89,6 @@ class Head:
         """Full logits of normed states [R, d], float32 [R, V]."""
         return self.finish(nn.functional.linear(states, self.weight, self.bias)).float()
 
-    def tile(self, rows: int) -> tuple[int, int]:
-        """Rows and vocabulary entries of a tile for a number of rows."""
-        vocabulary = self.weight.shape[0]
-        if self.weight.device.type == "cpu":
-            return min(rows, CPU_TILE[0]), min(vocabulary, CPU_TILE[1])
-        return max(1, min(rows, ACCELERATOR_TILE_BYTES // (4 * vocabulary))), vocabulary
-
 
 @dataclass(frozen=True)
 class RowScorer:
@@ -99,38 +105,55 @@ class RowScorer:
             pick: For each scored token, its row [S].
             targets: For each scored token, its id [S].
         """
-        states, head = self.states, self.head
-        num_rows, vocabulary = states.shape[0], head.weight.shape[0]
-        row_step, word_step = head.tile(num_rows)
-        product = torch.empty(row_step, word_step, dtype=states.dtype, device=states.device)
-        wide = product if product.dtype == torch.float32 else product.float()
-        normaliser = torch.empty(num_rows, device=states.device)
-        chosen = torch.empty(len(targets), device=states.device)
-        for row in range(0, num_rows, row_step):
-            block = states[row : row + row_step]
-            wanted = ((pick >= row) & (pick < row + row_step)).nonzero()[:, 0]
+        tiles = Tiles(self.head, self.states)
+        num_rows, step = self.states.shape[0], tiles.row_step
+        normaliser = torch.empty(num_rows, device=self.states.device)
+        chosen = torch.empty(len(targets), device=self.states.device)
+        for row in tiles.rows():
+            wanted = ((pick >= row) & (pick < row + step)).nonzero()[:, 0]
             local_row, target = pick[wanted] - row, targets[wanted]
             parts = []
-            for word in range(0, vocabulary, word_step):
-                weight = head.weight[word : word + word_step]
-                z = product[: len(block), : len(weight)]
-                if head.bias is None:
-                    torch.mm(block, weight.T, out=z)
-                else:
-                    torch.addmm(head.bias[word : word + word_step], block, weight.T, out=z)
-                head.finish(z)
-                if wide is not product:
-                    z = wide[: len(block), : len(weight)].copy_(z)
-                here = ((target >= word) & (target < word + word_step)).nonzero()[:, 0]
+            for word, z in tiles.across(row):
+                here = ((target >= word) & (target < word + tiles.word_step)).nonzero()[:, 0]
                 chosen[wanted[here]] = z[local_row[here], target[here] - word]
                 parts.append(_logsumexp_(z))
-            normaliser[row : row + row_step] = torch.stack(parts).logsumexp(0)
+            normaliser[row : row + step] = torch.stack(parts).logsumexp(0)
         return chosen - normaliser[pick]
+
+    @torch.no_grad()
+    def divergence(self, reference: Scorer) -> Tensor:
+        """KL(reference || this) of the next-token distribution of each row, in nats, float32 [R].
+
+        Args:
+            reference: The same rows under another model with as large a vocabulary.
+
+        Raises:
+            TypeError: If the reference is no scorer of this kind.
+        """
+        if not isinstance(reference, RowScorer):
+            raise TypeError(f"rows cannot be compared with a {type(reference).__name__}")
+        own, base = Tiles(self.head, self.states), Tiles(reference.head, reference.states)
+        found = torch.cat([divergence_of_rows(own, base, row) for row in own.rows()])
+        # Rounding may take it below zero; NaN stays.
+        return found.clamp_(min=0.0).float()
+
+    def uniform(self) -> "RowScorer":
+        """The same rows with all tokens equally likely."""
+        return RowScorer(replace(self.head, bias=None), torch.zeros_like(self.states))
+
+    @property
+    def keepable(self) -> bool:
+        """Hidden states are small enough to keep."""
+        return True
 
 
 @dataclass(frozen=True)
 class LogitScorer:
-    """Full logits of the rows of one batch: the plain way, for the model's own forward."""
+    """Full logits of the rows of one batch: the plain way, for the model's own forward.
+
+    Attributes:
+        logits: Logits [R, V]; what is computed from them can be differentiated.
+    """
 
     logits: Tensor
 
@@ -138,6 +161,39 @@ class LogitScorer:
         """Log-probability of each target under the row that predicts it, float32 [S]."""
         table = self.logits.float().log_softmax(-1)
         return table[pick, targets]
+
+    def divergence(self, reference: Scorer) -> Tensor:
+        """KL(reference || this) of the next-token distribution of each row, in nats, float32 [R].
+
+        Args:
+            reference: The same rows under another model with as large a vocabulary.
+
+        Raises:
+            TypeError: If the reference is no scorer of this kind.
+        """
+        if not isinstance(reference, LogitScorer):
+            raise TypeError(f"logits cannot be compared with a {type(reference).__name__}")
+        # In parts, because a few more tables of the size of the logits would not fit.
+        step = max(1, ACCELERATOR_TILE_BYTES // (4 * self.logits.shape[1]))
+        pairs = zip(self.logits.split(step), reference.logits.split(step), strict=True)
+        return torch.cat([_divergence(*pair) for pair in pairs]).clamp(min=0.0)
+
+    def uniform(self) -> "LogitScorer":
+        """The same rows with all tokens equally likely."""
+        return LogitScorer(torch.zeros_like(self.logits))
+
+    @property
+    def keepable(self) -> bool:
+        """Logits are too large to keep."""
+        return False
+
+
+def _divergence(logits: Tensor, reference: Tensor) -> Tensor:
+    """KL(reference || this) of each row [R] of logits [R, V]."""
+    wanted, found = reference.float().log_softmax(-1), logits.float().log_softmax(-1)
+    gap = (wanted - found).masked_fill(wanted == -torch.inf, 0.0)
+    # 0 * inf is NaN where the reference's probability underflows.
+    return torch.where(gap == torch.inf, gap, wanted.exp() * gap).sum(-1)
 
 
 def _logsumexp_(z: Tensor) -> Tensor:

@@ -16,14 +16,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from shoal.data.encode import encode_choices
+from shoal.data.items import ChoiceSet
+from shoal.models.dense import DenseModel
+from shoal.models.discover import max_positions
 from shoal.models.head import Scorer
-from shoal.objectives.base import ExampleBatch, Objective
+from shoal.objectives.base import Described, ExampleBatch, ScoringObjective
+from shoal.objectives.choice_batches import choice_batches
+from shoal.objectives.options import BuildOptions, in_parts
+from shoal.objectives.packing import packing_agrees
 
 Normalise = Literal["token", "sum", "byte", "char"]
 Pair = Literal["mean", "sum", "max"]
 
 
-class ChoiceObjective(Objective):
+class ChoiceObjective(ScoringObjective):
     """An objective that compares the choices of an item.
 
     Attributes:
@@ -31,6 +38,31 @@ class ChoiceObjective(Objective):
     """
 
     normalise: Normalise = "token"
+
+    def prepare(self, data: ChoiceSet, dense: DenseModel, options: BuildOptions) -> Described:
+        """Tokenise the items; their choices share a row where the model allows it."""
+        items = encode_choices(
+            data,
+            dense.require_tokenizer(),
+            options.tokenisation,
+            max_length=max_positions(dense.config),
+        )
+        packed = options.pack_choices
+        if packed is None:
+            packed = packing_agrees(dense, items, options.batch_tokens)
+        self.batches, self.parts = in_parts(
+            len(items),
+            options,
+            lambda some: choice_batches(
+                [items[i] for i in some], options.batch_tokens, packed=packed
+            ),
+        )
+        self.num_examples = len(items)
+        content = [
+            [[[c.tokens, c.scored, c.num_bytes, c.num_chars] for c in i.choices], i.gold]
+            for i in items
+        ]
+        return Described(content, {"items": len(items), "packed_choices": packed})
 
     def choice_scores(self, scorer: Scorer, batch: ExampleBatch) -> Tensor:
         """Log-likelihood of every choice [items, choices], minus infinity where there is none."""
@@ -62,7 +94,9 @@ class Margin(ChoiceObjective):
 
     pair: Pair = "mean"
 
-    def losses(self, scorer: Scorer, batch: ExampleBatch) -> Tensor:
+    def losses(
+        self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None
+    ) -> Tensor:
         """Margin loss of each item in the batch."""
         right, wrong = _split(self.choice_scores(scorer, batch), batch)
         if self.pair == "max":
@@ -75,7 +109,9 @@ class Margin(ChoiceObjective):
 class Likelihood(ChoiceObjective):
     """Negative log-likelihood of the right choice."""
 
-    def losses(self, scorer: Scorer, batch: ExampleBatch) -> Tensor:
+    def losses(
+        self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None
+    ) -> Tensor:
         """Negative log-likelihood of the right choice of each item in the batch."""
         return -_split(self.choice_scores(scorer, batch), batch)[0]
 
@@ -87,10 +123,17 @@ class Accuracy(ChoiceObjective):
     """
 
     normalise: Normalise = "sum"
+    differentiable = False
 
-    def losses(self, scorer: Scorer, batch: ExampleBatch) -> Tensor:
+    def losses(
+        self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None
+    ) -> Tensor:
         """Error of each item in the batch; NaN where a score is NaN."""
         scores = self.choice_scores(scorer, batch)
         gold = batch.layout.gold.to(scores.device)
         error = (scores.argmax(1) != gold).double()
         return error.masked_fill(torch.isnan(scores).any(1), torch.nan)
+
+    def guess(self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None) -> Tensor:
+        """Expected error of drawing one of the choices."""
+        return 1.0 - 1.0 / batch.layout.present.sum(1).double()

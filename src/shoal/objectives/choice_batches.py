@@ -52,11 +52,13 @@ class _Tree:
         trunk: The shared tokens.
         branches: For each branch its tokens after the trunk, and how many of the last are scored.
         segment: Segment of the first branch; the others follow.
+        owner: Place of the item in the micro-batch.
     """
 
     trunk: tuple[int, ...]
     branches: tuple[tuple[tuple[int, ...], int], ...]
     segment: int = 0
+    owner: int = 0
 
     @property
     def width(self) -> int:
@@ -132,7 +134,7 @@ def _batch(
         num_bytes[at, : len(choices)] = torch.tensor([c.num_bytes for c in choices])
         num_chars[at, : len(choices)] = torch.tensor([max(1, c.num_chars) for c in choices])
         for tree in trees[i]:
-            flat.append(replace(tree, segment=count))
+            flat.append(replace(tree, segment=count, owner=at))
             count += len(tree.branches)
     gold = torch.tensor([items[i].gold for i in group])
     rows = _side_by_side(flat) if packed else [[tree] for tree in flat]
@@ -161,11 +163,13 @@ def _collate(rows: Sequence[Sequence[_Tree]], num_segments: int, packed: bool) -
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     positions = torch.arange(width).repeat(len(rows), 1)
     attend = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)
+    owner = torch.full((len(rows), width), -1)
     scored = _Scored(width)
     for r, row in enumerate(rows):
         start = 0
         for tree in row:
             _lay(tree, r, start, ids, positions, attend, scored)
+            owner[r, start : start + tree.width] = tree.owner
             start += tree.width
     return TokenBatch(
         input_ids=ids,
@@ -176,6 +180,7 @@ def _collate(rows: Sequence[Sequence[_Tree]], num_segments: int, packed: bool) -
         num_segments=num_segments,
         position_ids=positions if packed else None,
         attend=attend if packed else None,
+        owner=owner,
     )
 
 

@@ -3,13 +3,16 @@
 from torch import Tensor
 
 from shoal.models.head import Scorer
-from shoal.objectives.base import ExampleBatch, Objective
+from shoal.objectives.base import ExampleBatch
+from shoal.objectives.text import TextObjective
 
 
-class NegativeLogLikelihood(Objective):
+class NegativeLogLikelihood(TextObjective):
     """Mean NLL in nats over the scored tokens of each text, weighted by their number."""
 
-    def losses(self, scorer: Scorer, batch: ExampleBatch) -> Tensor:
+    def losses(
+        self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None
+    ) -> Tensor:
         """Mean NLL per scored token of each text in the batch."""
         tokens = batch.tokens
         scores = scorer.token_logprobs(tokens.pick, tokens.targets)

@@ -33,11 +33,13 @@ def text_batches(texts: Sequence[EncodedText], batch_tokens: int) -> list[Exampl
 
 def _collate(texts: Sequence[EncodedText], width: int) -> TokenBatch:
     ids = torch.zeros(len(texts), width, dtype=torch.long)
+    owner = torch.full((len(texts), width), -1)
     rows, targets, segment = [], [], []
     for i, text in enumerate(texts):
         tokens = torch.tensor(text.tokens)
         first = len(tokens) - text.scored
         ids[i, : len(tokens)] = tokens
+        owner[i, : len(tokens)] = i
         rows.append(torch.arange(first - 1, len(tokens) - 1) + i * width)
         targets.append(tokens[first:])
         segment.append(torch.full((text.scored,), i))
@@ -49,4 +51,5 @@ def _collate(texts: Sequence[EncodedText], width: int) -> TokenBatch:
         targets=torch.cat(targets),
         segment=torch.cat(segment),
         num_segments=len(texts),
+        owner=owner,
     )

@@ -12,7 +12,8 @@ from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.prepare import Prepared, load_report, prepare, tokenisation
 from shoal.pipeline.prune import save_report, with_disk_bytes, write_checkpoint
-from shoal.pipeline.search import duration, make_ready, run_search
+from shoal.pipeline.ready import make_ready
+from shoal.pipeline.search import duration, run_search
 from shoal.surgery.staging import check_target
 
 # Sizes that two cores search in a few minutes; a serious run takes ten times as much.
@@ -82,7 +83,7 @@ def run_demo(
     data = [load_report(task, "embedded", REPORT_ITEMS) for _, task, _ in OBJECTIVES.values()]
     listener.stage(f"Loading {model}")
     dense = load_dense(first.model, dtype=dtype, config=first.hf_config)
-    ready = {name: make_ready(r, listener, dense) for name, r in requests.items()}
+    ready = {name: make_ready(r, listener, dense, {}) for name, r in requests.items()}
     searching = sum(r.estimate.seconds for r in ready.values())
     listener.note(
         f"both searches are estimated to take {duration(searching)}; measuring and writing come "

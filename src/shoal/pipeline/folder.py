@@ -16,24 +16,26 @@ from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.version import __version__
 
-CONFIG, PLAN, STORE, ENVIRONMENT = (
+CONFIG, PLAN, STORE, ENVIRONMENT, TRACE = (
     "config.yaml",
     "plan.json",
     "evaluations.sqlite",
     "environment.json",
+    "trace.jsonl",
 )
 
 PACKAGES = ("torch", "transformers", "safetensors", "numpy", "pydantic", "tokenizers", "datasets")
 
 # Where something is written, or how fast, does not change what is found.
 FREE = {"out", "overwrite", "run_dir", "store", "evaluate", "evaluate_limit"}
-FREE |= {"batch_tokens", "cache_memory"}
+FREE |= {"batch_tokens", "cache_memory", "budget_evaluations", "budget_minutes"}
 
 
 def default_folder(config: RunConfig, model_name: str) -> Path:
     """Where a run is kept when no folder is named."""
-    parts = [Path(model_name).name, config.objective.name, Path(config.calibration).stem]
-    parts += [config.search.name, f"remove-{config.remove}"]
+    tasks = [Path(term.calibration).stem for term in config.terms]
+    parts = [Path(model_name).name, config.objective.name, *tasks, config.search.name]
+    parts += [f"remove-{config.remove}"] if config.remove is not None else []
     asked = {k: v for k, v in resolved(config, model_name).items() if k not in FREE}
     # Other options get another folder.
     parts.append(fingerprint.of_json(asked)[:6])

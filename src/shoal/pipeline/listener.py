@@ -1,6 +1,7 @@
 """What a run tells whoever watches it; the command line draws it, the library is silent."""
 
 from shoal.core.evaluation import Evaluation
+from shoal.engine.ledger import TraceRow
 
 
 class Listener:
@@ -18,8 +19,13 @@ class Listener:
     def advance(self, steps: int = 1) -> None:
         """Some steps are done."""
 
-    def best(self, evaluation: Evaluation) -> None:
-        """The best of the latest batch."""
+    def best(self, evaluation: Evaluation, row: TraceRow | None = None) -> None:
+        """A batch is done.
+
+        Args:
+            evaluation: The best of the batch.
+            row: The latest row of the trace, with the best mask of k units so far.
+        """
 
     def done(self) -> None:
         """The stretch of work is over."""

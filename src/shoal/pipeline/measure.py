@@ -8,11 +8,11 @@ from transformers import PreTrainedModel
 
 from shoal.core.mask import Mask
 from shoal.core.plan import MaskField
-from shoal.data import ChoiceSet, Corpus
 from shoal.evaluation.results import Difference, Metric, differences
 from shoal.evaluation.speed import Size, Speed, peak_memory, size, speed_of
 from shoal.evaluation.tasks import TaskSettings, measure
 from shoal.models.dense import DenseModel
+from shoal.objectives.build import Data
 from shoal.pipeline.listener import Listener
 from shoal.surgery.memory import shallow_model
 
@@ -59,7 +59,7 @@ class Report(BaseModel):
 def report(
     dense: DenseModel,
     masks: dict[str, Mask],
-    data: Sequence[Corpus | ChoiceSet],
+    data: Sequence[Data],
     settings: TaskSettings,
     listener: Listener,
     *,

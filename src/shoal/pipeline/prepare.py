@@ -7,18 +7,19 @@ from typing import TypeAlias
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from shoal.config.mixture import MixtureConfig, Term
 from shoal.config.run import RunConfig
 from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
-from shoal.data import ChoiceSet, Corpus, Tokenisation, load_any
-from shoal.engine.driver import Forecast, forecast
+from shoal.data import Corpus, PromptSet, Tokenisation, load_any
+from shoal.engine.forecast import Forecast, forecast
 from shoal.models.dense import DenseModel
 from shoal.models.device import pick_device, pick_dtype
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
-from shoal.objectives.build import DEFAULT_ITEMS
+from shoal.objectives.build import DEFAULT_ITEMS, Data, check_kind, kind_of
 from shoal.surgery.config import check_prunable
 from shoal.surgery.fields import per_layer_fields
 from shoal.surgery.staging import check_target
@@ -36,9 +37,9 @@ class Prepared:
         model: The model object, or the resolved source of its files.
         hf_config: The model's config.
         space: What may be removed.
-        k: How many blocks to remove.
+        k: How many blocks to remove, or the most.
         forecast: How much the search evaluates.
-        calibration: Calibration data.
+        calibration: Calibration data of each term of the objective.
         report: Report data.
     """
 
@@ -48,8 +49,8 @@ class Prepared:
     space: SearchSpace
     k: int
     forecast: Forecast
-    calibration: Corpus | ChoiceSet
-    report: tuple[Corpus | ChoiceSet, ...]
+    calibration: tuple[Data, ...]
+    report: tuple[Data, ...]
 
 
 def prepare(config: RunConfig, model: Model | None = None, *, report: bool = True) -> Prepared:
@@ -77,21 +78,21 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
                 "folders of their own."
             )
     depth = depth_of(hf_config)
-    k = config.num_removed(depth)
+    k = units_to_remove(config, depth)
     SearchSpace.of_blocks(depth, config.protect).check_budget(k)
     space = block_space(hf_config, config.protect)
-    expected = forecast(config.search, space, k, config.seed)
-    if config.budget_evaluations is not None and expected.evaluations > config.budget_evaluations:
+    if config.racing and isinstance(config.objective, MixtureConfig):
         raise UsageError(
-            f"{config.search.name} evaluates about {expected.evaluations} masks here, more than "
-            f"--budget-evaluations {config.budget_evaluations}. Raise it, remove fewer blocks, or "
-            "use one_shot."
+            "--racing compares examples one by one, which a mixture has not. Leave it out, or "
+            "search under one of its terms."
         )
-    calibration = calibration_data(config)
+    expected = forecast(config.search, space, k, config.seed, config.budget_evaluations)
+    calibration = tuple(calibration_data(config, term) for term in config.terms)
     reported = report_data(config) if report else ()
     if not config.allow_calibration_on_test:
-        for data in reported:
-            check_disjoint(calibration, data)
+        for term_data in calibration:
+            for data in reported:
+                check_disjoint(term_data, data)
     return Prepared(config, found, hf_config, space, k, expected, calibration, reported)
 
 
@@ -112,35 +113,44 @@ def tokenisation(config: RunConfig) -> Tokenisation:
     return Tokenisation(bos=config.bos)
 
 
-def calibration_data(config: RunConfig) -> Corpus | ChoiceSet:
-    """Load calibration data of the kind that the objective reads."""
-    text = config.objective.kind == "text"
+def units_to_remove(config: RunConfig, depth: int) -> int:
+    """How many blocks a search removes; the most it may, where it decides itself."""
+    if config.remove is None and not config.search.fixed_count:
+        return min(depth - 1, depth - len(set(config.protect)))
+    return config.num_removed(depth)
+
+
+def calibration_data(config: RunConfig, term: Term) -> Data:
+    """Load calibration data of a kind that an objective reads."""
     data = load_any(
-        config.calibration,
-        split=config.split,
+        term.calibration,
+        split=term.split,
         data_dir=config.data_dir,
-        # How much text is needed is known once it is tokenised.
-        limit=None if text else config.limit or DEFAULT_ITEMS,
         allow_test=config.allow_calibration_on_test,
+        limit=term.limit or DEFAULT_ITEMS,
     )
-    if isinstance(data, Corpus) is not text:
-        kinds = {True: "text", False: "multiple choice"}
-        raise UsageError(
-            f"the objective {config.objective.name} reads {kinds[text]}, but {config.calibration} "
-            f"is {kinds[not text]}. Its default task is {config.objective.default_task}."
+    check_kind(term.objective, kind_of(data), term.calibration)
+    if isinstance(data, Corpus):
+        # How much text is needed is known once it is tokenised.
+        data = load_any(
+            term.calibration,
+            split=term.split,
+            data_dir=config.data_dir,
+            allow_test=config.allow_calibration_on_test,
         )
     return data
 
 
-def report_data(config: RunConfig) -> tuple[Corpus | ChoiceSet, ...]:
-    """Load report data: the tasks asked for, or the calibration task's own report split."""
+def report_data(config: RunConfig) -> tuple[Data, ...]:
+    """Load report data: the tasks asked for, or the calibration tasks' own report splits."""
     names = config.evaluate
-    if not names and not Path(config.calibration).is_file():
-        names = (config.calibration,)
+    if not names:
+        tasks = dict.fromkeys(term.calibration for term in config.terms)
+        names = tuple(name for name in tasks if not Path(name).is_file())
     return tuple(load_report(name, config.data_dir, config.evaluate_limit) for name in names)
 
 
-def check_disjoint(calibration: Corpus | ChoiceSet, report: Corpus | ChoiceSet) -> None:
+def check_disjoint(calibration: Data, report: Data) -> None:
     """Refuse a report on the examples that the blocks are chosen by.
 
     Raises:
@@ -155,16 +165,18 @@ def check_disjoint(calibration: Corpus | ChoiceSet, report: Corpus | ChoiceSet) 
         )
 
 
-def _examples(data: Corpus | ChoiceSet) -> set[object]:
+def _examples(data: Data) -> set[object]:
     if isinstance(data, Corpus):
         return set(data.documents)
+    if isinstance(data, PromptSet):
+        return {item.prompt for item in data.items}
     return {tuple((c.context, c.continuation) for c in item.choices) for item in data.items}
 
 
-def load_report(name: str, data_dir: str | None, limit: int | None) -> Corpus | ChoiceSet:
+def load_report(name: str, data_dir: str | None, limit: int | None) -> Data:
     """Load the report split of a task, or a file."""
     data = load_any(name, data_dir=data_dir, purpose="report")
-    if isinstance(data, ChoiceSet) and limit is not None:
+    if not isinstance(data, Corpus) and limit is not None:
         data = load_any(name, data_dir=data_dir, purpose="report", limit=limit)
     return data
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
-from shoal.core.errors import UsageError
+from shoal.core.errors import ShoalError, UsageError
 from shoal.core.plan import Plan
 from shoal.evaluation.tasks import TaskSettings
 from shoal.models.dense import DenseModel
@@ -37,8 +38,13 @@ class PruneResult:
 def settings_of(request: Prepared) -> TaskSettings:
     """How the tasks of a request are run."""
     config = request.config
+    generated = [t.objective for t in config.terms if isinstance(t.objective, ExactMatchConfig)]
     return TaskSettings(
-        tokenisation(config), config.batch_tokens, config.length, config.evaluate_limit
+        tokenisation(config),
+        config.batch_tokens,
+        config.length,
+        config.evaluate_limit,
+        generated[0] if generated else None,
     )
 
 
@@ -59,6 +65,11 @@ def run_prune(
         )
     dense = dense or load(request, listener)
     found = run_search(request, listener, dense)
+    if not found.plan.mask.removed:
+        raise ShoalError(
+            f"{request.config.search.name} found no block that can go, so no checkpoint is written "
+            f"(the plan is in {found.run_dir}). Allow a larger loss, e.g. --search.epsilon."
+        )
     measured = report(
         dense,
         {"pruned": found.plan.mask},

@@ -1,24 +1,28 @@
 """The search stage: from a checked request to a plan."""
 
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan, Score
-from shoal.engine.driver import Outcome, drive
-from shoal.engine.estimate import Estimate, cache_share, estimate
-from shoal.engine.evaluator import Evaluator
+from shoal.engine.artifacts import Artifacts
+from shoal.engine.driver import Limits, Outcome, drive
+from shoal.engine.estimate import Estimate
+from shoal.engine.ledger import TraceRow
+from shoal.engine.racing import Racer
 from shoal.engine.runners import Passes
-from shoal.engine.selfcheck import Choice, choose_runner
-from shoal.engine.store import Store
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
-from shoal.objectives.base import Objective
-from shoal.objectives.build import build_objective
 from shoal.pipeline import folder as run_folder
+from shoal.pipeline.figures import draw_trace
 from shoal.pipeline.listener import Listener
-from shoal.pipeline.prepare import Prepared, tokenisation
+from shoal.pipeline.prepare import Prepared
+from shoal.pipeline.ready import Ready, make_ready, open_evaluator
+from shoal.pipeline.trace import TraceFile
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class SearchResult:
         runner: How masks were run.
         not_finite: Masks whose loss was not finite.
         dense: The loaded model.
+        racing: What racing saved, in one sentence, where it was on.
     """
 
     plan: Plan
@@ -46,42 +51,7 @@ class SearchResult:
     runner: str
     not_finite: tuple[Mask, ...]
     dense: DenseModel
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A search that is ready to start.
-
-    Attributes:
-        objective: The objective, prepared.
-        choice: How masks will be run, and why.
-        estimate: What it will take.
-    """
-
-    objective: Objective
-    choice: Choice
-    estimate: Estimate
-
-
-def make_ready(request: Prepared, listener: Listener, dense: DenseModel) -> Ready:
-    """Tokenise the data, choose how masks are run, and estimate the cost."""
-    config = request.config
-    listener.stage(f"Preparing {config.expression}")
-    objective = build_objective(
-        config.objective,
-        request.calibration,
-        dense,
-        tokenisation=tokenisation(config),
-        batch_tokens=config.batch_tokens,
-        length=config.length,
-        limit=config.limit,
-    )
-    widest = max(objective.batches, key=lambda b: b.tokens.input_ids.shape[1])
-    share = cache_share(dense, objective, config.cache_memory)
-    choice = choose_runner(dense, widest.tokens.to(dense.device), cache_bytes=share)
-    listener.note(choice.reason)
-    expected = estimate(dense, objective, choice.runner, request.forecast, share)
-    return Ready(objective, choice, expected)
+    racing: str | None = None
 
 
 def run_search(
@@ -103,48 +73,69 @@ def run_search(
     """
     config = request.config
     dense = dense or load(request, listener)
-    ready = ready or make_ready(request, listener, dense)
     folder = config.run_dir or run_folder.default_folder(config, dense.source.id)
-    run_folder.open_folder(folder, config, dense.source.id)
-    objective, runner = ready.objective, ready.choice.runner
-    context = {
-        "model": dense.fingerprint,
-        "dtype": dense.dtype_name,
-        "objective": objective.expression,
-        "data": objective.fingerprint,
-    }
     path = config.store or folder / run_folder.STORE
-    with Store(path, context, objective.weights) as store:
-        announce(listener, request, ready, len(store))
-        listener.work((request.forecast.evaluations + 1) * len(objective.batches))
-        evaluator = Evaluator(
-            dense, objective, runner, store, lambda done, planned: listener.advance()
+    artifacts = Artifacts(path)
+    ready = ready or make_ready(request, listener, dense, artifacts)
+    run_folder.open_folder(folder, config, dense.source.id)
+    with ExitStack() as stack:
+        opened = open_evaluator(
+            stack,
+            request,
+            ready,
+            dense,
+            path,
+            artifacts,
+            lambda done, planned: listener.advance(),
         )
+        artifacts.attach(path)
+        announce(listener, request, ready, opened.known)
+        trace = stack.enter_context(TraceFile(folder / run_folder.TRACE))
+        rows: list[TraceRow] = []
+
+        def hear(new: Sequence[TraceRow], leader: Evaluation) -> None:
+            trace.write(new)
+            rows.extend(new)
+            listener.best(leader, rows[-1] if rows else None)
+
         begin = time.perf_counter()
-        outcome = drive(
-            config.search,
-            request.space,
-            request.k,
-            config.seed,
-            evaluator,
-            budget=config.budget_evaluations,
-            on_best=lambda evaluation, asked: listener.best(evaluation),
-        )
+        listener.work((request.forecast.evaluations + 1) * ready.num_batches)
+        try:
+            outcome = drive(
+                config.search,
+                request.space,
+                request.k,
+                config.seed,
+                opened.evaluator,
+                opened.signals,
+                limits=limits(request),
+                on_batch=hear,
+            )
+        finally:
+            listener.done()
         seconds = time.perf_counter() - begin
-        listener.done()
-    plan = make_plan(request, dense, objective, outcome)
+    plan = make_plan(request, dense, ready, outcome)
     plan.save(folder / run_folder.PLAN)
+    draw_trace(rows, outcome, plan, folder, listener)
+    raced = opened.evaluator.summary() if isinstance(opened.evaluator, Racer) else None
     return SearchResult(
         plan,
         folder,
         outcome,
-        runner.passes,
+        sum((t.source.passes for t in ready.terms), Passes()),
         seconds,
         ready.estimate,
-        runner.name,
-        tuple(evaluator.not_finite),
+        "+".join(dict.fromkeys(t.runner for t in ready.terms)),
+        tuple(dict.fromkeys(m for e in opened.evaluators for m in e.not_finite)),
         dense,
+        raced,
     )
+
+
+def limits(request: Prepared) -> Limits:
+    """The budget of a request."""
+    minutes = request.config.budget_minutes
+    return Limits(request.config.budget_evaluations, None if minutes is None else 60 * minutes)
 
 
 def load(request: Prepared, listener: Listener) -> DenseModel:
@@ -162,41 +153,56 @@ def load(request: Prepared, listener: Listener) -> DenseModel:
 
 def announce(listener: Listener, request: Prepared, ready: Ready, known: int) -> None:
     """Say what the search will take before it starts."""
-    cost, objective = request.forecast, ready.objective
-    batches = len(objective.batches)
+    config, cost = request.config, request.forecast
+    batches = ready.num_batches
+    fixed = config.search.fixed_count
     listener.stage(
-        f"Searching: {request.config.search.name}, {request.k} of {request.space.depth} blocks, "
-        f"objective {objective.expression}"
+        f"Searching: {config.search.name}, {'' if fixed else 'at most '}{request.k} of "
+        f"{request.space.depth} blocks, objective {config.expression}"
     )
+    about = "at most" if cost.at_most or config.racing else "about"
     listener.note(
-        f"about {cost.evaluations} evaluations on {objective.num_examples} examples "
-        f"({objective.num_tokens:,} tokens): {cost.shared * batches:,} block passes shared, "
+        f"{about} {cost.evaluations} evaluations on {ready.num_examples} examples "
+        f"({ready.num_tokens:,} tokens): {cost.shared * batches:,} block passes shared, "
         f"{cost.naive * batches:,} one by one"
     )
+    if cost.cut:
+        listener.note(
+            f"--budget-evaluations {config.budget_evaluations} ends the search early; the best "
+            "mask by then is the plan"
+        )
+    if cost.signals:
+        extra = "a forward and backward pass" if "gradients" in cost.signals else "one pass"
+        listener.note(f"before that {extra} over the data for {', '.join(cost.signals)}")
     listener.note(
         f"estimated {duration(ready.estimate.seconds)} and {ready.estimate.bytes / 1e9:.1f} GB of "
         "memory" + (f"; {known} evaluations are known from before" if known else "")
     )
 
 
-def make_plan(request: Prepared, dense: DenseModel, objective: Objective, outcome: Outcome) -> Plan:
+def make_plan(request: Prepared, dense: DenseModel, ready: Ready, outcome: Outcome) -> Plan:
     """Write down what was found."""
-    best = outcome.best
+    best, config = outcome.best, request.config
+    data = [t.objective.data for t in ready.terms]
+    objective = config.objective.model_dump()
+    described = {**data[0]} if len(data) == 1 else {"terms": data}
     return Plan(
         model=dense.ref,
         mask=best.mask,
-        objective=objective.expression,
-        search=request.config.search.model_dump(),
+        objective=config.expression,
+        search=config.search.model_dump(),
         score=Score(
             mean=best.mean,
             stderr=best.stderr if best.stderr == best.stderr else None,
             dense=outcome.dense.mean,
-            examples=objective.num_examples,
+            examples=ready.num_examples,
         ),
         evaluations=outcome.evaluations,
-        data={**objective.data, "objective": request.config.objective.model_dump()},
+        stopped=outcome.stopped,
+        details=outcome.details or None,
+        data={**described, "objective": objective},
         dtype=dense.dtype_name,
-        seed=request.config.seed,
+        seed=config.seed,
     )
 
 

@@ -1,23 +1,99 @@
 """What a search is.
 
 A search is a generator function. It yields batches of masks, is sent their evaluations in the same
-order, and returns the best mask. Everything else (known evaluations, budgets, resume, progress) is
-the driver's. Resuming is replaying: with the same seed a search proposes the same masks, and the
-store answers those that are known.
+order, and returns the best mask. Everything else (known evaluations, budgets, racing, resume,
+progress) is the driver's. Resuming is replaying: with the same seed a search proposes the same
+masks, and the store answers those that are known.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 
-SearchRun = Generator[Sequence[Mask], Sequence[Evaluation], Mask]
+
+class Signals(Protocol):
+    """What a search may know about the dense model besides losses; each is computed when asked.
+
+    All follow from one pass over the calibration data, or from one pass with gradients.
+    """
+
+    def units(self, name: str) -> Sequence[float]:
+        """A state score per unit of the space; the unit with the lowest is needed least.
+
+        Args:
+            name: A score of `shoal.config.searches.Rank` other than `loss`.
+        """
+        ...
+
+    def windows(self, name: str, length: int) -> Sequence[float]:
+        """A state score per window of consecutive blocks, for the starts 0 to depth - length.
+
+        Args:
+            name: As for `units`; a score that knows no windows adds up those of the blocks.
+            length: Blocks in a window.
+        """
+        ...
+
+    def gradients(self) -> NDArray[np.float64]:
+        """Derivative of each example's loss by each unit's gate, at the dense model [m, N]."""
+        ...
+
+
+class Contest(Sequence[Mask]):
+    """A batch of which only the best few matter: the others may be judged on part of the data.
+
+    The evaluations sent back are in order; those of masks that were dropped early are incomplete
+    and rank after all others.
+
+    Args:
+        masks: The masks.
+        winners: How many of the best must be known exactly.
+    """
+
+    def __init__(self, masks: Iterable[Mask], winners: int) -> None:
+        self.masks, self.winners = tuple(masks), winners
+
+    @overload
+    def __getitem__(self, index: int) -> Mask: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Mask, ...]: ...
+    def __getitem__(self, index: int | slice) -> Mask | tuple[Mask, ...]:
+        return self.masks[index]
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result with something to say about it.
+
+    Attributes:
+        mask: The mask.
+        details: What the plan should record besides it; JSON values.
+    """
+
+    mask: Mask
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class OutOfBudget(Exception):
+    """Thrown into a search when its budget has ended.
+
+    A search may catch it around its `yield` and return the best it has; one that does not gets
+    the best mask that the driver has seen.
+    """
+
+
+SearchRun = Generator[Sequence[Mask], Sequence[Evaluation], Mask | Found]
 """A running search."""
 
 
@@ -27,13 +103,15 @@ class Problem:
 
     Attributes:
         space: What may be removed.
-        k: How many units to remove.
+        k: How many units to remove; the most that may be, for a search without a fixed count.
         rng: The only source of randomness.
+        signals: What may be asked about the dense model.
     """
 
     space: SearchSpace
     k: int
     rng: np.random.Generator
+    signals: Signals
 
 
 Search = Callable[[Problem, Any], SearchRun]

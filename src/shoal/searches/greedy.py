@@ -8,7 +8,7 @@ Cost: N k - k (k - 1) / 2 evaluations for N removable units.
 
 from shoal.config.searches import GreedyConfig
 from shoal.core.errors import UsageError
-from shoal.searches.base import Problem, SearchRun, best_of
+from shoal.searches.base import Contest, Problem, SearchRun, best_of
 
 
 def greedy(problem: Problem, config: GreedyConfig) -> SearchRun:
@@ -20,5 +20,5 @@ def greedy(problem: Problem, config: GreedyConfig) -> SearchRun:
             raise UsageError(
                 f"nothing can be removed after {removed} of {problem.k} units; remove fewer."
             )
-        mask = best_of((yield candidates)).mask
+        mask = best_of((yield Contest(candidates, winners=1))).mask
     return mask

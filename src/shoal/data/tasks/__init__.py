@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from shoal.core.errors import unknown_name
 from shoal.data.tasks.commonsense import COMMONSENSE_170K
+from shoal.data.tasks.generation import GSM8K
 from shoal.data.tasks.science import ARC_CHALLENGE, ARC_EASY, OPENBOOKQA
 from shoal.data.tasks.situations import BOOLQ, HELLASWAG, PIQA, SOCIAL_IQA, WINOGRANDE
 from shoal.data.tasks.task import Hub, Task
@@ -25,6 +26,7 @@ _ALL = (
     HELLASWAG,
     SOCIAL_IQA,
     COMMONSENSE_170K,
+    GSM8K,
 )
 
 TASKS: Mapping[str, Task] = MappingProxyType({t.name: t for t in _ALL})

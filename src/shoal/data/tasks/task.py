@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shoal.core.errors import UsageError
-from shoal.data.items import ChoiceItem
+from shoal.data.items import ChoiceItem, PromptItem
 from shoal.data.rows import Row
 from shoal.data.splits import canonical
 
-ChoiceBuilder = Callable[[Row, int], ChoiceItem]
-"""Turns a row of the hub schema and its index into an item."""
+Builder = Callable[[Row, int], ChoiceItem] | Callable[[Row, int], PromptItem]
+"""Turns a row of the hub schema and its index into an item of the task's kind."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Task:
 
     Attributes:
         name: Name, as in lm-eval.
-        kind: "text" or "choice".
+        kind: "text", "choice" or "prompt".
         description: One line.
         licence: Licence of the data.
         hub: Its place on the hub.
@@ -56,7 +56,7 @@ class Task:
     """
 
     name: str
-    kind: Literal["text", "choice"]
+    kind: Literal["text", "choice", "prompt"]
     description: str
     licence: str
     hub: Hub
@@ -64,7 +64,7 @@ class Task:
     calibration_splits: tuple[str, ...]
     report_split: str
     test_splits: frozenset[str]
-    build: ChoiceBuilder | None = None
+    build: Builder | None = None
     join: str | None = None
     folders: tuple[str, ...] = ()
     spread: bool = False

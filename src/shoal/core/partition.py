@@ -1,0 +1,23 @@
+"""Random parts of a calibration set, of growing size: what racing looks at one after another."""
+
+import numpy as np
+
+
+def random_parts(count: int, parts: int, seed: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Split the indices of `count` examples into random parts, each as large as all before it.
+
+    With four parts their shares are 1/8, 1/8, 1/4 and 1/2, as near as whole examples allow. Small
+    sets get fewer parts, so that none is empty.
+
+    Args:
+        count: Number of examples.
+        parts: Largest number of parts.
+        seed: Seed of the order.
+
+    Returns:
+        The parts, each in ascending order; together they hold every index once.
+    """
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    ends = sorted({round(count / 2**i) for i in range(parts)} - {0} | {count})
+    starts = [0, *ends[:-1]]
+    return tuple(tuple(sorted(order[s:e])) for s, e in zip(starts, ends, strict=True))

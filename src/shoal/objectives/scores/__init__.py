@@ -1,0 +1,1 @@
+"""Scores of single blocks that need no masked model: of their states, weights or gradients."""

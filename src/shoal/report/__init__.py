@@ -1,0 +1,1 @@
+"""Figures of what was found; matplotlib is imported when one is drawn."""

@@ -1,0 +1,156 @@
+"""Searches and objectives through the command line: budgets, racing, mixtures, the trace."""
+
+import json
+
+import pytest
+
+from shoal.config.searches import SEARCHES
+from shoal.core.mask import Mask
+
+SMALL = {
+    "genetic": ("--search.generations", 2, "--search.population", 4),
+    "bayes": ("--search.trials", 4, "--search.initial", 2, "--search.pool", 16),
+    "evo": ("--search.generations", 2, "--search.offspring", 3, "--search.initial", 3),
+    "tale": ("--search.epsilon", "inf", "--search.result", "last"),
+}
+
+
+def arguments(tiny_folder, data_dir, *more, objective="margin", run="run", remove=2):
+    return (
+        *("search", tiny_folder, "--objective", objective, "--data-dir", data_dir),
+        *("--limit", 4, "--length", 16, "--remove", remove, "--run-dir", run, *more),
+    )
+
+
+def plan_of(folder="run"):
+    with open(f"{folder}/plan.json") as file:
+        return json.load(file)
+
+
+def removed_by(plan):
+    return len(plan["mask"]["removed"])
+
+
+def trace_of(folder="run"):
+    with open(f"{folder}/trace.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search(shoal, tiny_folder, data_dir, search):
+    more = ("--search", search, *SMALL.get(search, ()))
+    code, _, err = shoal(*arguments(tiny_folder, data_dir, *more))
+    assert code == 0, err
+    plan, trace = plan_of(), trace_of()
+    assert removed_by(plan) == 2
+    assert plan["search"]["name"] == search
+    assert trace[-1]["evaluations"] == plan["evaluations"] == len(trace)
+    assert str(Mask.of(6, map(int, plan["mask"]["removed"]))) in {row["mask"] for row in trace}
+    assert (trace[-1]["best"] is None) or trace[-1]["best"] <= plan["score"]["mean"] + 1e-12
+    again = shoal(*arguments(tiny_folder, data_dir, *more))
+    assert again[0] == 0
+    assert plan_of()["mask"] == plan["mask"]
+    assert trace_of() == trace
+    assert "known from before" in again[2]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    ["nll", "kl", "likelihood", "accuracy", "trajectory", "trajectory:arc_easy",
+     "exact_match:arc_easy", "0.5*margin:arc_easy + 0.5*kl:wikitext2"],
+)  # fmt: skip
+def test_every_objective(shoal, tiny_folder, data_dir, objective):
+    more = ["--search", "one_shot"]
+    if "trajectory" in objective:
+        more += ["--objective.new-tokens", 4, "--objective.prompt-tokens", 8]
+    if "exact" in objective:
+        more += ["--objective.new-tokens", 2]
+    if "*" in objective:
+        more += ["--objective.normalise", "raw"]
+    code, _, err = shoal(*arguments(tiny_folder, data_dir, *more, objective=objective))
+    assert code == 0, err
+    plan = plan_of()
+    assert plan["objective"].startswith(objective)
+    assert plan["score"]["mean"] == plan["score"]["mean"]
+    assert plan["data"]["objective"]["name"] == ("mixture" if "*" in objective else
+                                                 objective.split(":")[0])  # fmt: skip
+
+
+@pytest.mark.parametrize("budget", [1, 7, 40])
+def test_a_budget_of_evaluations(shoal, tiny_folder, data_dir, budget):
+    more = ("--budget-evaluations", budget)
+    code, out, err = shoal(*arguments(tiny_folder, data_dir, *more))
+    assert code == 0, err
+    plan = plan_of()
+    assert removed_by(plan) == 2
+    assert plan["evaluations"] == min(budget, 11)
+    assert plan["stopped"] == (None if budget >= 11 else "evaluations")
+    assert ("ends the search early" in err) == (budget < 11)
+    assert ("the budget of evaluations ended the search" in out) == (budget < 11)
+    # The same folder goes on under a larger budget.
+    assert shoal(*arguments(tiny_folder, data_dir))[0] == 0
+    assert plan_of()["stopped"] is None
+
+
+def test_a_budget_of_minutes(shoal, tiny_folder, data_dir):
+    more = ("--budget-minutes", 1e-6, "--search", "beam")
+    code, _, err = shoal(*arguments(tiny_folder, data_dir, *more))
+    assert code == 0, err
+    assert plan_of()["stopped"] == "minutes"
+    assert removed_by(plan_of()) == 2
+
+
+def test_racing_says_what_it_saved_and_finds_the_same(shoal, tiny_folder, data_dir):
+    exact = arguments(tiny_folder, data_dir, objective="nll", run="exact")
+    assert shoal(*exact)[0] == 0
+    raced = arguments(tiny_folder, data_dir, "--racing", objective="nll", run="raced")
+    code, out, err = shoal(*raced)
+    assert code == 0, err
+    assert "racing" in out
+    assert plan_of("raced")["mask"] == plan_of("exact")["mask"]
+    assert shoal(*raced)[0] == 0
+
+
+def test_searches_share_a_store(shoal, tiny_folder, data_dir):
+    one = arguments(tiny_folder, data_dir, "--store", "all.sqlite", run="one")
+    assert shoal(*one)[0] == 0
+    more = ("--store", "all.sqlite", "--search", "one_shot")
+    code, _, err = shoal(*arguments(tiny_folder, data_dir, *more, run="two"))
+    assert code == 0
+    assert "12 evaluations are known from before" in err
+
+
+def test_tale_needs_no_count_and_may_remove_nothing(shoal, tiny_folder, data_dir):
+    base = ("search", tiny_folder, "--data-dir", data_dir, "--limit", 6, "--search", "tale")
+    more = ("--objective", "nll", "--length", 16, "--search.epsilon", 0)
+    code, _, err = shoal(*base, *more, "--run-dir", "a")
+    assert code == 0, err
+    assert "at most 5 of 6" in err
+    plan = plan_of("a")
+    assert plan["details"]["stopped_because"]
+    assert plan["details"]["path"][0]["mask"] == "-[]"
+    more = ("--objective", "kl", "--length", 16, "--search.epsilon", 0)
+    prune = ("prune", *base[1:], *more, "--run-dir", "b", "--out", "pruned")
+    code, _, err = shoal(*prune)
+    assert code == 1
+    assert "found no block that can go" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--objective", "0.5*margin + 0.5*kl", "--racing"), "racing compares examples"),
+        (("--search", "cbo", "--search.form", "gradient", "--objective", "accuracy"), "accuracy"),
+        (("--search", "one_shot", "--search.rank", "taylor", "--objective", "accuracy"), "accura"),
+        (("--search", "one_shot", "--search.rank", "angula"), "angular"),
+        (("--objective", "exact_match:wikitext2"), "reads prompts or multiple choice"),
+        (("--budget-minutes", 0), "greater than 0"),
+        (("--racing-error", 2), "less than 1"),
+        (("--objective", "trajectory", "--objective.chat", "true"), "chat template"),
+    ],
+)
+def test_what_cannot_work_is_refused(shoal, tiny_folder, data_dir, more, message):
+    base = ("search", tiny_folder, "--data-dir", data_dir, "--limit", 4, "--length", 16)
+    code, _, err = shoal(*base, "--remove", 2, "--run-dir", "run", *more)
+    assert code == 2, err
+    assert message in err
