@@ -5,15 +5,13 @@ architecture (recurrent blocks read it, learned positions shift), and this way n
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import torch
-from transformers import GenerationConfig, PreTrainedModel
 
 from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.models.dense import DenseModel
 from shoal.models.discover import max_positions
-from shoal.objectives.decoding import end_tokens
+from shoal.objectives.decoding import Decoding, end_tokens, greedy_settings, neutral
 
 
 def check_room(dense: DenseModel, prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
@@ -61,38 +59,16 @@ def continue_greedily(
         )
     check_room(dense, prompts, new_tokens)
     stops = end_tokens(dense)
-    config = GenerationConfig(
-        max_new_tokens=new_tokens,
-        do_sample=False,
-        num_beams=1,
-        use_cache=True,
-        eos_token_id=list(stops) or None,
-        # Only what follows an EOS is padded, and that is cut off.
-        pad_token_id=stops[0] if stops else 0,
-    )
+    # Only what follows an EOS is padded, and that is cut off.
+    settings = greedy_settings(Decoding(new_tokens, stops, stops[0] if stops else 0))
     found: dict[int, list[int]] = {}
-    with _own_config(dense.module, config), torch.inference_mode():
+    with neutral(dense.module, settings), torch.inference_mode():
         for group in _groups(prompts, new_tokens, batch_tokens):
             ids = torch.tensor([list(prompts[i]) for i in group], device=dense.device)
             whole = dense.module.generate(ids, attention_mask=torch.ones_like(ids))
             for i, tokens in zip(group, whole[:, ids.shape[1] :].tolist(), strict=True):
                 found[i] = _until(tokens, stops)
     return [found[i] for i in range(len(prompts))]
-
-
-@contextmanager
-def _own_config(module: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
-    """Put a generation config in the place of the model's own.
-
-    A config that is handed to `generate` would be filled up from the model's own: penalties,
-    suppressed tokens and the like.
-    """
-    before = module.generation_config
-    module.generation_config = config
-    try:
-        yield
-    finally:
-        module.generation_config = before
 
 
 def _groups(

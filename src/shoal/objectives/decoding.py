@@ -78,9 +78,9 @@ def write(
     criteria = StoppingCriteriaList()
     if decoding.stops:
         criteria.append(StopTexts(tokenizer, decoding.stops, width))
-    settings = _settings(decoding)
+    settings = greedy_settings(decoding)
     generator: Any = model
-    with _neutral(generator, settings):
+    with neutral(generator, settings):
         continued = generator.generate(
             input_ids.to(device),
             attention_mask=attention_mask.to(device),
@@ -102,7 +102,8 @@ def end_tokens(dense: DenseModel) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _settings(decoding: Decoding) -> Any:
+def greedy_settings(decoding: Decoding) -> Any:
+    """Generation settings that decode greedily and do nothing else."""
     config: Any = GenerationConfig
     return config(
         max_new_tokens=decoding.new_tokens,
@@ -115,7 +116,7 @@ def _settings(decoding: Decoding) -> Any:
 
 
 @contextmanager
-def _neutral(model: Any, settings: Any) -> Iterator[None]:
+def neutral(model: Any, settings: Any) -> Iterator[None]:
     """Put other generation settings in place for a while.
 
     What is left open in the settings that `generate` is given it would take from the model's own:
