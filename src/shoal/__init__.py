@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.core.version import __version__
 
 if TYPE_CHECKING:
-    from shoal.api import evaluate, export, load, prune, search
+    from shoal.api import evaluate, export, load, prune, score, search
     from shoal.config.run import RunConfig
     from shoal.core.errors import ShoalError
     from shoal.core.mask import Mask, Site
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "prune": "shoal.api",
     "search": "shoal.api",
+    "score": "shoal.api",
     "load": "shoal.api",
     "export": "shoal.api",
     "evaluate": "shoal.api",
@@ -39,6 +40,7 @@ __all__ = [
     "export",
     "load",
     "prune",
+    "score",
     "search",
 ]
 

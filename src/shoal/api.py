@@ -1,4 +1,4 @@
-"""The same stages in Python: prune, search, load, export, evaluate.
+"""The same stages in Python: prune, search, score, load, export, evaluate.
 
 Example:
     >>> import shoal
@@ -27,6 +27,7 @@ from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.prepare import Model, load_report, prepare, tokenisation
 from shoal.pipeline.prune import PruneResult, run_prune
+from shoal.pipeline.score import ScoreResult, run_score
 from shoal.pipeline.search import SearchResult, run_search
 from shoal.surgery.export import ExportReport
 from shoal.surgery.export import export as write
@@ -98,6 +99,46 @@ def search(
     named = None if isinstance(model, str) else model
     request = prepare(_config(model, options), named, report=False)
     return run_search(request, listener or Listener())
+
+
+@_keeps_mode
+def score(
+    model: Model,
+    scores: str | Sequence[str],
+    *,
+    windows: Sequence[int] = (),
+    out: str | Path | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    listener: Listener | None = None,
+    **options: Any,
+) -> ScoreResult:
+    """Score every block without removing any; the lowest are needed least.
+
+    Args:
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        scores: Names of state scores, e.g. `"block_influence,angular"`.
+        windows: Lengths of the angular windows that are wanted.
+        out: Folder for scores.json and the figures; `scores/<model>` by default.
+        tokenizer: The tokenizer of a model object.
+        listener: Hears of the progress.
+        **options: The options of `RunConfig` that say on which data.
+
+    Returns:
+        The scores, and where they were written.
+
+    Raises:
+        UsageError: If the request is wrong.
+    """
+    names = scores.replace(",", " ").split() if isinstance(scores, str) else scores
+    model = _object(model, tokenizer)
+    return run_score(
+        _config(model, options),
+        names,
+        model=None if isinstance(model, str) else model,
+        windows=windows,
+        out=None if out is None else Path(out),
+        listener=listener,
+    )
 
 
 @_keeps_mode

@@ -136,6 +136,34 @@ def test_tale_needs_no_count_and_may_remove_nothing(shoal, tiny_folder, data_dir
     assert "found no block that can go" in err
 
 
+def test_tale_on_generated_answers(shoal, tiny_folder, tmp_path):
+    """Every answer is wrong, so nothing is lost by removal, and the cap ends it."""
+    rows = [{"prompt": f"say {i}:", "answer": "not what a random model says"} for i in range(4)]
+    file = tmp_path / "own.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = ("--objective", f"exact_match:{file}", "--objective.new-tokens", 3, "--remove", 2)
+    run = ("search", tiny_folder, "--search", "tale", "--search.result", "bsba", "--run-dir", "run")
+    code, _, err = shoal(*run, *more)
+    assert code == 0, err
+    plan = plan_of()
+    assert plan["mask"]["removed"] == ["0", "1"]
+    assert [step["loss"] for step in plan["details"]["path"]] == [1.0, 1.0, 1.0]
+    assert plan["details"]["stopped_because"] == "cap"
+
+
+def test_the_same_in_python(tiny_folder, data_dir, tmp_path, monkeypatch):
+    import shoal
+
+    monkeypatch.chdir(tmp_path)
+    options = {"data_dir": str(data_dir), "length": 16, "limit": 4}
+    scored = shoal.score(str(tiny_folder), "angular", windows=[2], out="s", **options)
+    start = scored.report.best_window(2).start
+    found = shoal.search(
+        str(tiny_folder), search={"name": "one_shot", "rank": "angular"}, remove=2, **options
+    )
+    assert found.plan.mask.blocks == (start, start + 1)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -1,9 +1,8 @@
 """Races find what full evaluation finds, say what they saved, and survive being stopped."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isnan, nan
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.config.searches import BeamConfig, GreedyConfig
 from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask, Part, Site
 from shoal.core.partition import random_parts
-from shoal.core.space import SearchSpace
-from shoal.engine.driver import drive
-from shoal.engine.evaluator import Evaluator
 from shoal.engine.racing import MINIMUM, Racer, parts_for
 from shoal.engine.store import Store
 from shoal.searches.base import Contest
-from shoal.testing.landscapes import Landscape, Pairwise, Stopped
+from shoal.testing.landscapes import Landscape
 from shoal.testing.racing import parted_evaluator
-from shoal.testing.searches import SearchConformance
-from shoal.testing.signals import LandscapeSignals
 
 
 @dataclass(frozen=True)
@@ -207,43 +200,6 @@ def test_known_masks_take_part_at_no_cost() -> None:
     assert found[0].cost.blocks > 0
 
 
-@pytest.mark.parametrize("config", [GreedyConfig(), BeamConfig(width=3)])
-def test_a_stopped_search_decides_the_same_and_computes_nothing_twice(
-    config: Any, tmp_path: Path
-) -> None:
-    landscape = Noisy(Pairwise.random(8, 3))
-    space = SearchSpace.of_blocks(8)
-
-    def search(store: Store, stop_after: int | None = None) -> tuple[Any, Evaluator, Racer, list]:
-        evaluator = parted_evaluator(landscape, store=store, stop_after=stop_after)
-        racer, rows = Racer(evaluator, contests=4), []
-        signals = LandscapeSignals(landscape, space)
-        keep = lambda new, _: rows.extend(new)  # noqa: E731
-        try:
-            outcome = drive(config, space, 4, 0, racer, signals, on_batch=keep)
-        except Stopped:
-            outcome = None
-        return outcome, evaluator, racer, rows
-
-    def plain(rows: list) -> list:
-        return [(r.mask, r.loss, r.complete, r.best, r.blocks) for r in rows]
-
-    outcome, whole, racer, rows = search(Store(None, {}))
-    runs = whole.source.runs  # type: ignore[attr-defined]
-    assert racer.savings.factor > 1
-    for stop in range(len(runs)):
-        with Store(tmp_path / "s", {"stop": stop}) as store:
-            first = search(store, stop)[1]
-            assert first.source.runs == runs[:stop]  # type: ignore[attr-defined]
-        with Store(tmp_path / "s", {"stop": stop}) as store:
-            again, evaluator, resumed, found = search(store)
-        assert evaluator.source.runs == runs[stop:]  # type: ignore[attr-defined]
-        assert again == outcome
-        assert plain(found) == plain(rows)
-        assert vars(resumed.savings)["blocks"] == racer.savings.blocks
-        assert resumed.summary() == racer.summary()
-
-
 @pytest.mark.parametrize("other", [{"seed": 1}, {"parts": 3}])
 def test_parts_of_another_partition_are_not_mixed_up(other: dict[str, int]) -> None:
     table = spread(gap=5.0)
@@ -269,79 +225,6 @@ def test_it_says_what_it_saved() -> None:
     assert f"{saved.completed} of 11 candidates evaluated in full; " in racer.summary()
     assert "fewer block passes than full evaluation would take" in racer.summary()
     assert "error rate at most 0.05 per search" in racer.summary()
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """A landscape with more examples: copies that differ by noise whose sum is zero."""
-
-    inner: Landscape
-    copies: int = 32
-
-    @property
-    def depth(self) -> int:
-        return self.inner.depth
-
-    def losses(self, mask: Mask) -> tuple[float, ...]:
-        base = np.asarray(self.inner.losses(mask))
-        rng = np.random.default_rng([*mask.blocks])
-        noise = rng.integers(-128, 129, (self.copies // 2, len(base))) / 1024
-        return tuple((base + np.concatenate([noise, -noise])).ravel().tolist())
-
-
-@dataclass
-class RacedLandscape:
-    """A racer with the interface of the evaluator that the conformance suite knows."""
-
-    landscape: Landscape
-    store: Store | None = None
-    stop_after: int | None = None
-    asked: list[list[Mask]] = field(default_factory=list)
-    runs: list[list[Mask]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.store = Store(None, {}) if self.store is None else self.store
-        self.evaluator = parted_evaluator(Noisy(self.landscape), store=self.store)
-        self.racer = Racer(self.evaluator, contests=7)
-        finish = self.evaluator.finish
-
-        def remember(number: int, evaluations: Any) -> None:
-            if self.stop_after is not None and len(self.runs) >= self.stop_after:
-                raise Stopped
-            finish(number, evaluations)
-            self.runs.append([e.mask for e in evaluations])
-
-        self.evaluator.finish = remember  # type: ignore[method-assign]
-
-    @property
-    def computed(self) -> int:
-        return sum(map(len, self.runs))
-
-    def known(self, mask: Mask) -> Evaluation | None:
-        assert self.store is not None
-        return self.store.get(mask)
-
-    def evaluate(self, masks: Any) -> list[Evaluation]:
-        self.asked.append(list(masks))
-        return self.racer.evaluate(masks)
-
-
-class Raced(SearchConformance):
-    @pytest.fixture(autouse=True)
-    def _raced(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("shoal.testing.searches.LandscapeEvaluator", RacedLandscape)
-
-
-class TestGreedyRaced(Raced):
-    @pytest.fixture
-    def config(self) -> GreedyConfig:
-        return GreedyConfig()
-
-
-class TestBeamRaced(Raced):
-    @pytest.fixture
-    def config(self) -> BeamConfig:
-        return BeamConfig()
 
 
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
