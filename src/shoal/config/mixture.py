@@ -57,7 +57,7 @@ class MixtureConfig(ObjectiveConfig):
     default_task: ClassVar[str] = ""
     name: Literal["mixture"] = "mixture"
     normalise: Literal["span", "raw"] = Field(
-        "span", description="of a mixture: 0 is dense and 1 is guessing for every term, or raw"
+        "span", description="of a mixture: 0 is dense, 1 removing at random, for every term; or raw"
     )
     terms: tuple[Term, ...] = Field(min_length=2)
 

@@ -54,10 +54,6 @@ class GeneratedLosses:
             for index in batches:
                 yield index, mask, self._losses(model, mask, index)
 
-    def guess(self) -> list[float]:
-        """No guess is right."""
-        return [1.0] * self.objective.num_examples
-
     def _losses(self, model: PreTrainedModel | None, mask: Mask, index: int) -> list[float]:
         batch = self.objective.batches[index]
         masking = muted(self.dense.blocks, mask) if model is None else nullcontext()

@@ -33,10 +33,6 @@ class LossSource(Protocol):
         """
         ...
 
-    def guess(self) -> list[float]:
-        """The loss of each example under a model that guesses, the far end of a loss's span."""
-        ...
-
 
 class ScoredLosses:
     """Losses on given text, by a runner that shares work between masks.
@@ -67,20 +63,6 @@ class ScoredLosses:
                 reference = self._reference(index, local.tokens)
                 for mask, scorer in self.runner.run(index, local.tokens, masks):
                     yield index, mask, self.objective.losses(scorer, local, reference).tolist()
-
-    def guess(self) -> list[float]:
-        """Losses where every next token is equally likely."""
-        losses = [float("nan")] * self.objective.num_examples
-        dense = [Mask.dense(self.dense.depth)]
-        with torch.inference_mode():
-            for index, batch in enumerate(self.objective.batches):
-                local = replace(batch, tokens=batch.tokens.to(self.dense.device))
-                reference = self._reference(index, local.tokens)
-                for _, scorer in self.runner.run(index, local.tokens, dense):
-                    values = self.objective.guess(scorer, local, reference).tolist()
-                    for example, value in zip(batch.examples, values, strict=True):
-                        losses[example] = value
-        return losses
 
     def _reference(self, index: int, tokens: TokenBatch) -> Scorer | None:
         """The dense model's scorer; kept where it holds hidden states, made anew where logits."""

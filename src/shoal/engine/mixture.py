@@ -1,18 +1,18 @@
 """A weighted mixture of objectives: every term keeps its own evaluations, the sum is formed here.
 
-With L_t the mean loss of term t, its weight w_t, and for `span`
+With L_t the mean loss of term t, w_t its weight, and `span` normalisation
 
-    L(S) = sum_t w_t (L_t(S) - L_t(dense)) / (L_t(guess) - L_t(dense))
+    L(S) = sum_t w_t (L_t(S) - L_t(dense)) / (L_t(random) - L_t(dense))
 
-so that for every term 0 is the dense model and 1 a model that guesses (all next tokens equally
-likely; for accuracy all choices; for generated answers none right). `raw` is sum_t w_t L_t(S).
-Terms have examples of their own, so the standard error is sqrt(sum_t w_t^2 s_t^2).
+where L_t(random) is the mean loss of a few random masks that remove as many units as the search
+does: for every term 0 is the dense model and 1 removing blindly, whatever its units are. `raw` is
+sum_t w_t L_t(S). Terms have examples of their own, so the standard error is
+sqrt(sum_t w_t^2 s_t^2).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +43,12 @@ class MixtureEvaluator:
 
     Args:
         terms: The terms.
-        normalise: `span` or `raw`.
-        depth: Number of blocks of the model.
+        random: Random masks that say what 1 is; none for raw losses.
     """
 
-    def __init__(
-        self, terms: Sequence[MixedTerm], normalise: Literal["span", "raw"], depth: int
-    ) -> None:
+    def __init__(self, terms: Sequence[MixedTerm], random: Sequence[Mask] = ()) -> None:
         self.terms = tuple(terms)
-        self._normalise = normalise
-        self._dense = Mask.dense(depth)
+        self._random = tuple(random)
         self._scales: list[tuple[float, float]] | None = None
 
     @property
@@ -72,25 +68,25 @@ class MixtureEvaluator:
         """For each term what is subtracted from its loss, and what that is divided by.
 
         Raises:
-            UsageError: If the dense model is no better than guessing under some term.
+            UsageError: If random masks are no worse than the dense model under some term.
         """
-        if self._normalise == "raw":
+        if not self._random:
             return [(0.0, 1.0)] * len(self.terms)
         if self._scales is None:
             self._scales = [self._span(t.evaluator) for t in self.terms]
         return self._scales
 
     def _span(self, evaluator: Evaluator) -> tuple[float, float]:
-        dense = evaluator.evaluate([self._dense])[0]
-        losses = evaluator.source.guess()
-        guess = Evaluation.of(self._dense, losses, evaluator.objective.weights).mean
-        if not guess - dense.mean > 1e-6:
+        dense, *random = evaluator.evaluate([Mask.dense(self._random[0].depth), *self._random])
+        losses = [e.mean for e in random if e.finite]
+        span = float(np.mean(losses)) - dense.mean if losses else 0.0
+        if not span > 0:
             raise UsageError(
-                f"{evaluator.objective.expression} cannot be normalised: the dense model's loss is "
-                f"{dense.mean:.4g}, no better than {guess:.4g} of a model that guesses. Leave the "
-                "term out, or use --objective.normalise raw."
+                f"{evaluator.objective.expression} cannot be normalised: removing random blocks "
+                f"does not raise its loss above the dense model's {dense.mean:.4g}. Leave the term "
+                "out, give it more examples, or use --objective.normalise raw."
             )
-        return dense.mean, guess - dense.mean
+        return dense.mean, span
 
     def evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
         """Evaluate masks.

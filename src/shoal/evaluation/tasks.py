@@ -191,9 +191,6 @@ class _Once:
     def divergence(self, reference: Scorer) -> torch.Tensor:
         return self._scorer.divergence(reference)
 
-    def uniform(self) -> Scorer:
-        return self._scorer.uniform()
-
     @property
     def keepable(self) -> bool:
         return self._scorer.keepable

@@ -7,7 +7,7 @@ reduced to its log-sum-exp while it is still in cache:
     log p(t) = z_t - log sum_v exp z_v,   log-sum-exp joined over vocabulary tiles
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -34,10 +34,6 @@ class Scorer(Protocol):
         Args:
             reference: A scorer of the same kind for the same rows, under another model.
         """
-        ...
-
-    def uniform(self) -> "Scorer":
-        """A scorer for the same rows under which all tokens are equally likely."""
         ...
 
     @property
@@ -137,10 +133,6 @@ class RowScorer:
         # Rounding may take it below zero; NaN stays.
         return found.clamp_(min=0.0).float()
 
-    def uniform(self) -> "RowScorer":
-        """The same rows with all tokens equally likely."""
-        return RowScorer(replace(self.head, bias=None), torch.zeros_like(self.states))
-
     @property
     def keepable(self) -> bool:
         """Hidden states are small enough to keep."""
@@ -177,10 +169,6 @@ class LogitScorer:
         step = max(1, ACCELERATOR_TILE_BYTES // (4 * self.logits.shape[1]))
         pairs = zip(self.logits.split(step), reference.logits.split(step), strict=True)
         return torch.cat([_divergence(*pair) for pair in pairs]).clamp(min=0.0)
-
-    def uniform(self) -> "LogitScorer":
-        """The same rows with all tokens equally likely."""
-        return LogitScorer(torch.zeros_like(self.logits))
 
     @property
     def keepable(self) -> bool:

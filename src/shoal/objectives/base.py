@@ -123,16 +123,6 @@ class ScoringObjective(Objective):
             One loss per example of the batch, float64.
         """
 
-    def guess(self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None) -> Tensor:
-        """Losses of the examples of one batch where every next token is equally likely.
-
-        Args:
-            scorer: Scores the batch's rows under any model.
-            batch: The batch.
-            reference: As for `losses`.
-        """
-        return self.losses(scorer.uniform(), batch, reference)
-
     @property
     def num_tokens(self) -> int:
         """Positions that run through the blocks for one mask, padding included."""

@@ -133,7 +133,3 @@ class Accuracy(ChoiceObjective):
         gold = batch.layout.gold.to(scores.device)
         error = (scores.argmax(1) != gold).double()
         return error.masked_fill(torch.isnan(scores).any(1), torch.nan)
-
-    def guess(self, scorer: Scorer, batch: ExampleBatch, reference: Scorer | None = None) -> Tensor:
-        """Expected error of drawing one of the choices."""
-        return 1.0 - 1.0 / batch.layout.present.sum(1).double()

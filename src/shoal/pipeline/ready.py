@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shoal.config.mixture import MixtureConfig
+from shoal.core.mask import Mask
 from shoal.engine.driver import MaskEvaluator
 from shoal.engine.estimate import Estimate, cache_share, estimate
 from shoal.engine.evaluator import Evaluator, Step
@@ -23,6 +26,9 @@ from shoal.objectives.build import build_objective
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.prepare import Prepared, tokenisation
 from shoal.searches.base import Signals
+
+SPAN_MASKS = 8
+"""Random masks behind the span of a mixture's terms."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,8 @@ def open_evaluator(
     if isinstance(config.objective, MixtureConfig):
         weights = [t.weight for t in ready.terms]
         mixed = [MixedTerm(w, e) for w, e in zip(weights, evaluators, strict=True)]
-        mixture = MixtureEvaluator(mixed, config.objective.normalise, dense.depth)
+        random = random_masks(request) if config.objective.normalise == "span" else []
+        mixture = MixtureEvaluator(mixed, random)
         return Open(mixture, tuple(evaluators), MixtureSignals(weights, signals), known)
     evaluator: MaskEvaluator = evaluators[0]
     if config.racing:
@@ -193,6 +200,15 @@ def open_evaluator(
             evaluators[0], error_rate=config.racing_error, contests=request.forecast.contests
         )
     return Open(evaluator, tuple(evaluators), signals[0], known)
+
+
+def random_masks(request: Prepared) -> list[Mask]:
+    """The masks that say what removing blindly costs, for the span of a mixture's terms."""
+    space, k = request.space, request.k
+    if not request.config.search.fixed_count:
+        k = min(k, max(1, space.depth // 4))
+    rng = np.random.default_rng([request.config.seed, SPAN_MASKS])
+    return list(dict.fromkeys(space.sample(rng, k) for _ in range(SPAN_MASKS)))
 
 
 def context_of(dense: DenseModel, objective: Objective) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.config.mixture import MixtureConfig
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan, Score
@@ -21,7 +22,7 @@ from shoal.pipeline import folder as run_folder
 from shoal.pipeline.figures import draw_trace
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.prepare import Prepared
-from shoal.pipeline.ready import Ready, make_ready, open_evaluator
+from shoal.pipeline.ready import SPAN_MASKS, Ready, make_ready, open_evaluator
 from shoal.pipeline.trace import TraceFile
 
 
@@ -171,6 +172,8 @@ def announce(listener: Listener, request: Prepared, ready: Ready, known: int) ->
             f"--budget-evaluations {config.budget_evaluations} ends the search early; the best "
             "mask by then is the plan"
         )
+    if isinstance(config.objective, MixtureConfig) and config.objective.normalise == "span":
+        listener.note(f"before that {SPAN_MASKS} random masks, for the span of each term")
     if cost.signals:
         extra = "a forward and backward pass" if "gradients" in cost.signals else "one pass"
         listener.note(f"before that {extra} over the data for {', '.join(cost.signals)}")

@@ -66,10 +66,6 @@ class LandscapeLosses:
                 losses = self.landscape.losses(mask)
                 yield index, mask, [losses[e] for e in self.batches[index].examples]
 
-    def guess(self) -> list[float]:
-        """The losses of the dense model: a landscape knows no worst."""
-        return list(self.landscape.losses(Mask.dense(self.landscape.depth)))
-
 
 def parted_evaluator(
     landscape: Landscape,
