@@ -2,10 +2,12 @@
 
 With L_t the mean loss of term t, w_t its weight, and `span` normalisation
 
-    L(S) = sum_t w_t (L_t(S) - L_t(dense)) / (L_t(random) - L_t(dense))
+    L(S) = sum_t w_t (L_t(S) - L_t(dense)) / span_t
+    span_t = sqrt(mean over R of (L_t(R) - L_t(dense))^2)
 
-where L_t(random) is the mean loss of a few random masks that remove as many units as the search
-does: for every term 0 is the dense model and 1 removing blindly, whatever its units are. `raw` is
+with R a few random masks that remove as many units as the search does. So for every term 0 is the
+dense model and 1 the size of what removing blindly does, whatever the term's units are, and also
+where removal may lower a loss, as it does margins of small models. `raw` is
 sum_t w_t L_t(S). Terms have examples of their own, so the standard error is
 sqrt(sum_t w_t^2 s_t^2).
 """
@@ -68,7 +70,7 @@ class MixtureEvaluator:
         """For each term what is subtracted from its loss, and what that is divided by.
 
         Raises:
-            UsageError: If random masks are no worse than the dense model under some term.
+            UsageError: If random masks change nothing under some term.
         """
         if not self._random:
             return [(0.0, 1.0)] * len(self.terms)
@@ -78,13 +80,13 @@ class MixtureEvaluator:
 
     def _span(self, evaluator: Evaluator) -> tuple[float, float]:
         dense, *random = evaluator.evaluate([Mask.dense(self._random[0].depth), *self._random])
-        losses = [e.mean for e in random if e.finite]
-        span = float(np.mean(losses)) - dense.mean if losses else 0.0
+        gaps = [e.mean - dense.mean for e in random if e.finite]
+        span = float(np.sqrt(np.mean(np.square(gaps)))) if gaps else 0.0
         if not span > 0:
             raise UsageError(
                 f"{evaluator.objective.expression} cannot be normalised: removing random blocks "
-                f"does not raise its loss above the dense model's {dense.mean:.4g}. Leave the term "
-                "out, give it more examples, or use --objective.normalise raw."
+                f"leaves its loss at the dense model's {dense.mean:.4g}. Leave the term out, give "
+                "it more examples, or use --objective.normalise raw."
             )
         return dense.mean, span
 
