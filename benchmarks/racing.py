@@ -19,12 +19,12 @@ import numpy as np
 
 from shoal.config.objectives import OBJECTIVES
 from shoal.core.mask import Mask
-from shoal.core.partition import random_parts
+from shoal.core.partition import parts_for, random_parts
 from shoal.core.space import SearchSpace
 from shoal.data import Tokenisation, load_any
 from shoal.engine.evaluator import Evaluator
 from shoal.engine.losses import ScoredLosses
-from shoal.engine.racing import Racer, parts_for
+from shoal.engine.racing import Racer
 from shoal.engine.runners import Passes
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.store import Store
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--error-rate", type=float, default=0.05)
     parser.add_argument("--data-dir", default="embedded")
-    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--cache-gb", type=float, default=2.0)
     parser.add_argument("--store", type=Path)
     options = parser.parse_args()

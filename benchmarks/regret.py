@@ -97,9 +97,7 @@ def run(
         return run_search(prepare(config, dense, report=False), Listener(), dense)
 
 
-def all_masks(
-    options: argparse.Namespace, dense: DenseModel, best: SearchResult
-) -> list[Evaluation]:
+def all_masks(options: argparse.Namespace, dense: DenseModel) -> list[Evaluation]:
     """The evaluations of brute force, from its store."""
     config = RunConfig.read(
         {
@@ -166,7 +164,7 @@ def main() -> None:
 
     dense = load_dense(options.model, dtype=options.dtype)
     best = run(options, dense, {"name": "brute_force"}, options.store, 0)
-    every = all_masks(options, dense, best)
+    every = all_masks(options, dense)
     losses = sorted(e.rank_key for e in every)
     spent = sum(e.cost.seconds for e in every)
     print(

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
@@ -202,6 +203,8 @@ def export(
     read = as_plan(plan)
     dense = load_dense(model, device=device, dtype=dtype)
     mask = mask_for(dense, read, any_model=any_model)
+    if not mask.removed:
+        raise UsageError("the plan removes nothing, so there is nothing to write.")
     recorded = read if isinstance(read, Plan) else None
     return write(dense, mask, Path(out), plan=recorded, overwrite=overwrite, **options)
 
@@ -228,7 +231,8 @@ def evaluate(
         speed: Also time prefill and decode.
         listener: Hears of the progress.
         any_model: Apply a plan that was made for another checkpoint of the same depth.
-        **options: `data_dir`, `limit`, `length`, `batch_tokens`, `bos`, `device`, `dtype`, `seed`.
+        **options: `data_dir`, `limit`, `length`, `batch_tokens`, `bos`, `device`, `dtype`, `seed`;
+            an `objective` exact_match says how answers are generated.
 
     Returns:
         The measurements, the dense model first.
@@ -244,8 +248,20 @@ def evaluate(
     listener.stage("Loading the model")
     dense = load_dense(model, device=config.device, dtype=config.dtype)
     masks = {} if read is None else {"pruned": mask_for(dense, read, any_model=any_model)}
-    settings = TaskSettings(tokenisation(config), config.batch_tokens, config.length, limit)
+    settings = TaskSettings(
+        tokenisation(config), config.batch_tokens, config.length, limit, _generation(config, read)
+    )
     return report(dense, masks, data, settings, listener, speed=speed, seed=config.seed)
+
+
+def _generation(config: RunConfig, plan: Plan | Mask | None) -> ExactMatchConfig | None:
+    """How answers are generated: as asked, or as in the search that found the plan."""
+    if isinstance(config.objective, ExactMatchConfig):
+        return config.objective
+    found = plan.data.get("objective") if isinstance(plan, Plan) and plan.data else None
+    if isinstance(found, dict) and found.get("name") == "exact_match":
+        return ExactMatchConfig.read(found)
+    return None
 
 
 def as_plan(plan: PlanLike) -> Plan | Mask:

@@ -129,11 +129,17 @@ def test_tale_needs_no_count_and_may_remove_nothing(shoal, tiny_folder, data_dir
     plan = plan_of("a")
     assert plan["details"]["stopped_because"]
     assert plan["details"]["path"][0]["mask"] == "-[]"
-    more = ("--objective", "kl", "--length", 16, "--search.epsilon", 0)
+    more = ("--objective", "kl", "--length", 16, "--search.epsilon", 0, "--search.result", "last")
     prune = ("prune", *base[1:], *more, "--run-dir", "b", "--out", "pruned")
     code, _, err = shoal(*prune)
     assert code == 1
-    assert "found no block that can go" in err
+    assert "found no block that can go (stopped by: floor)" in err
+    code, out, err = shoal("search", *prune[1:-2])
+    assert code == 0
+    assert "removed: nothing" in out
+    code, _, err = shoal("export", "b", "--model", tiny_folder, "--out", "pruned")
+    assert code == 2
+    assert "removes nothing" in err
 
 
 def test_tale_on_generated_answers(shoal, tiny_folder, tmp_path):
@@ -149,6 +155,47 @@ def test_tale_on_generated_answers(shoal, tiny_folder, tmp_path):
     assert plan["mask"]["removed"] == ["0", "1"]
     assert [step["loss"] for step in plan["details"]["path"]] == [1.0, 1.0, 1.0]
     assert plan["details"]["stopped_because"] == "cap"
+
+
+def test_one_process_at_a_time_in_a_run_folder(shoal, tiny_folder, data_dir, tmp_path):
+    from filelock import FileLock
+
+    run = arguments(tiny_folder, data_dir, objective="nll")
+    assert shoal(*run)[0] == 0
+    with FileLock(tmp_path / "run" / ".lock"):
+        code, _, err = shoal(*run)
+    assert code == 2
+    assert "another process is running in run" in err
+    assert shoal(*run)[0] == 0
+
+
+def test_losses_that_do_not_tell_masks_apart_are_reported(shoal, tiny_folder, tmp_path):
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps({"prompt": "say:", "answer": "what it never says"}) + "\n")
+    more = ("--objective", f"exact_match:{file}", "--objective.new-tokens", 2, "--remove", 2)
+    code, _, err = shoal("search", tiny_folder, *more, "--search", "one_shot", "--run-dir", "run")
+    assert code == 0, err
+    assert "every mask has the loss 1" in err
+
+
+def test_answers_are_generated_in_a_report_as_in_the_search(shoal, tiny_folder, data_dir):
+    more = ("--search", "one_shot", "--objective.new-tokens", 2)
+    assert shoal(*arguments(tiny_folder, data_dir, *more, objective="exact_match:arc_easy"))[0] == 0
+    report = ("evaluate", tiny_folder, "--tasks", "arc_easy", "--data-dir", data_dir, "--no-speed")
+    code, out, err = shoal(*report, "--limit", 3, "--plan", "run", "--json")
+    assert code == 0, err
+    names = [m["name"] for m in json.loads(out)["models"][0]["metrics"]]
+    assert "exact_match" in names
+    code, out, err = shoal(*report, "--limit", 3, "--json")
+    assert "exact_match" not in out
+
+
+def test_the_same_run_may_name_its_task_or_not(shoal, tiny_folder, data_dir):
+    base = ("search", tiny_folder, "--data-dir", data_dir, "--limit", 2, "--length", 16)
+    base += ("--remove", 1, "--run-dir", "run", "--objective")
+    assert shoal(*base, "nll")[0] == 0
+    assert shoal(*base, "nll", "--task", "wikitext2")[0] == 0
+    assert shoal(*base, "nll:wikitext2")[0] == 0
 
 
 def test_the_same_in_python(tiny_folder, data_dir, tmp_path, monkeypatch):
@@ -168,6 +215,21 @@ def test_the_same_in_python(tiny_folder, data_dir, tmp_path, monkeypatch):
     ("more", "message"),
     [
         (("--objective", "0.5*margin + 0.5*kl", "--racing"), "racing compares examples"),
+        (("--objective", "kl", "--search", "tale"), "the dense model is always the best"),
+        (("--search", "greedy", "--search.width", 3), "no option width; it is one of beam"),
+        (("--search", "one_shot", "--search.rank", "taylor", "--objective", "kl"), "say nothing"),
+        (
+            (
+                "--search",
+                "one_shot",
+                "--search.rank",
+                "angular",
+                "--objective",
+                "exact_match:arc_easy",
+            ),
+            "no states to rank by",
+        ),
+        (("--budget-minutes", "inf"), "finite"),
         (("--search", "cbo", "--search.form", "gradient", "--objective", "accuracy"), "accuracy"),
         (("--search", "one_shot", "--search.rank", "taylor", "--objective", "accuracy"), "accura"),
         (("--search", "one_shot", "--search.rank", "angula"), "angular"),

@@ -162,3 +162,24 @@ def test_the_cache_keeps_to_its_budget(tiny_dense):
     for cache in evaluator.source.runner._caches.values():
         held = sum(s.numel() * s.element_size() for s in cache._states.values())
         assert 0 < held <= budget
+
+
+def test_what_takes_long_is_stored_in_portions(tiny_dense, monkeypatch, tmp_path):
+    """A kill loses a portion, not a round; the losses are those of one batch."""
+    steps = []
+    with Store(tmp_path / "s.sqlite", {}) as store:
+        whole = evaluator_on(tiny_dense("llama"))
+        evaluator = evaluator_on(
+            tiny_dense("llama"), store=store, on_step=lambda *s: steps.append(s)
+        )
+        evaluator.evaluate([SPACE.dense])
+        monkeypatch.setattr(evaluator, "_per_mask", 25.0)
+        steps.clear()
+        masks = SPACE.extensions(SPACE.dense)
+        found = evaluator.evaluate(masks)
+        first = store.batches()[1][0]
+    assert len(first) == 2
+    assert [e.mask for e in found] == masks
+    assert [e.losses for e in found] == [e.losses for e in whole.evaluate(masks)]
+    total = len(masks) * len(evaluator.objective.batches)
+    assert steps == [(i + 1, total) for i in range(total)]

@@ -110,5 +110,5 @@ def test_config_round_trips_through_a_run_folder(tmp_path):
     import yaml
 
     again = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
-    assert RunConfig.read(again) == config.model_copy(update={"model": "m"})
+    assert RunConfig.read(again) == config.model_copy(update={"model": "m", "task": "wikitext2"})
     assert again == resolved(config, "m")

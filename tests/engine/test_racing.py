@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask, Part, Site
-from shoal.core.partition import random_parts
-from shoal.engine.racing import MINIMUM, Racer, parts_for
+from shoal.core.partition import MINIMUM, parts_for, random_parts
+from shoal.engine.racing import Racer
 from shoal.engine.store import Store
 from shoal.searches.base import Contest
 from shoal.testing.landscapes import Landscape

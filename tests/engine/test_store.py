@@ -2,6 +2,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from math import inf, isnan, nan
 from pathlib import Path
 
@@ -157,7 +158,7 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none" / "s"):
-        with pytest.raises(UsageError, match="cannot be opened as a store"):
+        with pytest.raises(UsageError, match=r"is a folder|cannot be opened as a store"):
             Store(path, CONTEXT)
 
 
@@ -168,3 +169,28 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(UsageError, match="is not a store of evaluations"):
         Store(tmp_path / "s", CONTEXT)
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE evaluations (name TEXT)")
+    with pytest.raises(UsageError, match=r"not a store.*somebody else's"):
+        Store(path, {})
+
+
+def test_a_store_that_cannot_be_written_is_not_to_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    with Store(path, {}):
+        pass
+    own = sqlite3.connect
+
+    def read_only(name: object, **options: object) -> sqlite3.Connection:
+        return own(f"file:{name}?mode=ro", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with pytest.raises(UsageError, match="cannot be written to") as refused:
+        Store(path, {"another": 1})
+    assert "delete" not in str(refused.value)

@@ -119,3 +119,23 @@ def test_letters(text):
 @pytest.mark.parametrize("text", ["a leg", "Apple", "", "The answer is A", "A1", "B A"])
 def test_what_is_no_letter(text):
     assert not is_right("letter", ["A"], text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "right"),
+    [
+        ("35", "-3.5, -3.5", False),
+        ("-3.5", "it is -3.50.", True),
+        ("35", " 35 apples", True),
+        ("zzz", "Zzz!", True),
+        ("zzz", "35", False),
+    ],
+)
+def test_auto_judges_each_answer_by_what_it_is(answer: str, text: str, right: bool) -> None:
+    assert is_right("auto", [answer], text) is right
+
+
+def test_texts_keep_the_signs_and_points_of_numbers() -> None:
+    assert not is_right("text", ["35 m"], "-3.5 m")
+    assert not is_right("text", ["35 m"], "3.5 m")
+    assert is_right("text", ["1,000 m"], "the 1000 m.")

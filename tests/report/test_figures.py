@@ -81,7 +81,7 @@ def test_the_best_line_and_the_dense_line_are_drawn():
     rows = [row(i, 5 - 0.1 * i, 5 - 0.1 * i) for i in range(1, 11)]
     axes = trace_figure(rows, dense=2.0).axes[0]
     labels = axes.get_legend_handles_labels()[1]
-    assert labels == ["evaluated", "best with all units removed (4)", "dense model (2)"]
+    assert labels == ["evaluated", "best so far (4)", "dense model (2)"]
     low, high = axes.get_ylim()
     assert low < 2.0 < 4.9 < high
 

@@ -80,7 +80,7 @@ def test_best_bsba_and_last(result: str, blocks: list[int]) -> None:
         "best": "-[1]",
         "bsba": "-[1-2]",
         "last": "-[1-3]",
-        "floor": 0.58,
+        "loss_limit": 0.58,
         "stopped_because": "cap",
     }
 
@@ -186,4 +186,4 @@ def test_a_budget_without_time_for_the_dense_model_removes_nothing() -> None:
     solved = solve(read(), CURVE, limits=Limits(seconds=0.0))
     assert solved.mask == Mask.dense(4)
     assert path(solved) == []
-    assert solved.outcome.details["floor"] is None
+    assert solved.outcome.details["loss_limit"] is None

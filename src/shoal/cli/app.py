@@ -31,6 +31,7 @@ app = App(
     name="shoal",
     version=__version__,
     help="Make a language model shallower for a purpose.",
+    suppress_keyboard_interrupt=False,
 )
 for _name, _summary in COMMANDS.items():
     app.command(f"shoal.cli.{_name}:{_name}", name=_name, help=_summary)

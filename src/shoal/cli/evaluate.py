@@ -6,7 +6,7 @@ from typing import Any
 from shoal.cli.options import with_config
 from shoal.config.run import RunConfig
 
-FIELDS = {"data_dir", "length", "bos", "device", "dtype", "batch_tokens", "seed"}
+FIELDS = {"data_dir", "length", "bos", "device", "dtype", "batch_tokens", "seed", "objective"}
 
 
 @with_config(RunConfig, leave_out=set(RunConfig.model_fields) - FIELDS)
@@ -23,6 +23,8 @@ def evaluate(
     options: dict[str, Any],
 ) -> None:
     """Measure a model on tasks, and beside it the pruned one if a plan is given.
+
+    Answers are generated as --objective exact_match and its options say, or as in the plan.
 
     Parameters
     ----------

@@ -44,7 +44,8 @@ def print_plan(result: "SearchResult") -> None:
 
     plan, passes = result.plan, result.passes
     kept = ", ".join(map(str, plan.mask.kept))
-    out.print(f"removed: {', '.join(map(str, plan.mask.blocks))}  {plan.mask}", markup=False)
+    gone = ", ".join(map(str, plan.mask.blocks))
+    out.print(f"removed: {gone}  {plan.mask}" if gone else "removed: nothing", markup=False)
     out.print(f"kept:    {kept}")
     if plan.score is not None:
         error = "" if plan.score.stderr is None else f" ± {plan.score.stderr:.4f}"
@@ -58,9 +59,10 @@ def print_plan(result: "SearchResult") -> None:
         out.print(line, markup=False)
     if result.racing is not None:
         out.print(result.racing)
+    count = plan.evaluations or 0
     if passes.blocks:
         out.print(
-            f"{result.plan.evaluations} masks in {duration(result.seconds)} "
+            f"{count} mask{'s' * (count != 1)} in {duration(result.seconds)} "
             f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,} block passes, "
             f"{passes.naive:,} one by one"
         )
@@ -69,7 +71,7 @@ def print_plan(result: "SearchResult") -> None:
 def explained(details: dict[str, Any]) -> list[str]:
     """What a search says of its result, a line each; lists are left to the plan."""
     return [
-        f"{name.replace('_', ' ')}: {value}"
+        f"{name.replace('_', ' ')}: {f'{value:.6g}' if isinstance(value, float) else value}"
         for name, value in details.items()
         if isinstance(value, str | int | float)
     ]

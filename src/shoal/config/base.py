@@ -63,6 +63,12 @@ def pick(kind: str, known: dict[str, type[Named]], value: Any) -> Named:
         raise UsageError(f"the {kind} needs a name. Known: {', '.join(known)}.")
     if name not in known:
         raise unknown_name(kind, name, known)
+    for option in options:
+        owners = [n for n, cls in known.items() if option in cls.model_fields]
+        if owners and name not in owners:
+            raise UsageError(
+                f"the {kind} {name} has no option {option}; it is one of {', '.join(owners)}."
+            )
     return known[name].read(options)
 
 
@@ -78,7 +84,7 @@ def explain(error: ValidationError, cls: type[BaseModel]) -> str:
         text = f'"{key}" is missing.'
     else:
         message = first["msg"].removeprefix("Value error, ")
-        text = f"{key}: {message}" + ("" if message.endswith(".") else ".")
+        text = (f"{key}: " if key else "") + message + ("" if message.endswith(".") else ".")
         if first["type"] not in ("value_error",):
             text += f" Given: {first['input']!r}."
     more = len(complaints) - 1

@@ -15,10 +15,16 @@ class ObjectiveConfig(Named):
     Attributes:
         reads: The kinds of data that it reads.
         default_task: The task it reads when none is named.
+        dense_is_best: Whether the dense model has the least loss that there can be.
+        scores_text: Whether it scores given text, of which state scores can be taken.
+        differentiable: Whether gradients of its loss at the dense model say anything.
     """
 
     reads: ClassVar[tuple[DataKind, ...]]
     default_task: ClassVar[str]
+    dense_is_best: ClassVar[bool] = False
+    scores_text: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = True
 
 
 class NllConfig(ObjectiveConfig):
@@ -71,6 +77,7 @@ class AccuracyConfig(ObjectiveConfig):
     summary: ClassVar[str] = "share of items whose likeliest choice is wrong"
     reads: ClassVar[tuple[DataKind, ...]] = ("choice",)
     default_task: ClassVar[str] = "arc_easy"
+    differentiable: ClassVar[bool] = False
     name: Literal["accuracy"] = "accuracy"
     normalise: Literal["sum", "token", "byte", "char"] = Field(
         "sum", description="sum is lm-eval's acc, char its acc_norm"
@@ -84,6 +91,8 @@ class KlConfig(ObjectiveConfig):
     summary: ClassVar[str] = "KL(dense || pruned) per token of text"
     reads: ClassVar[tuple[DataKind, ...]] = ("text",)
     default_task: ClassVar[str] = "wikitext2"
+    dense_is_best: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
     name: Literal["kl"] = "kl"
 
 
@@ -94,6 +103,8 @@ class TrajectoryConfig(ObjectiveConfig):
     summary: ClassVar[str] = "KL(dense || pruned) along the dense model's own continuations"
     reads: ClassVar[tuple[DataKind, ...]] = ("prompt", "choice", "text")
     default_task: ClassVar[str] = "wikitext2"
+    dense_is_best: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
     name: Literal["trajectory"] = "trajectory"
     new_tokens: int = Field(64, ge=1, description="tokens that the dense model writes per prompt")
     prompt_tokens: int = Field(64, ge=1, description="tokens of a text that make a prompt")
@@ -111,12 +122,14 @@ class ExactMatchConfig(ObjectiveConfig):
     summary: ClassVar[str] = "share of generated answers that are wrong; greedy decoding"
     reads: ClassVar[tuple[DataKind, ...]] = ("prompt", "choice")
     default_task: ClassVar[str] = "gsm8k"
+    scores_text: ClassVar[bool] = False
+    differentiable: ClassVar[bool] = False
     name: Literal["exact_match"] = "exact_match"
     new_tokens: int = Field(128, ge=1, description="most tokens that are generated")
     match: Literal["auto", "numeric", "text", "prefix"] = Field(
         "auto",
         description="numbers by value, texts after normalising, or a text that the answer starts "
-        "with; auto takes numeric where every answer is a number",
+        "with; auto takes numeric for answers that are numbers, text for others",
     )
     stop: Annotated[tuple[str, ...], BeforeValidator(_one_text)] = Field(
         (), description="texts that end an answer, besides the EOS token"

@@ -108,7 +108,10 @@ class RunConfig(ModelOptions, DataOptions):
         None, ge=1, description="end the search after this many masks; the best so far is the plan"
     )
     budget_minutes: float | None = Field(
-        None, gt=0, description="end the search after this time; the best so far is the plan"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="end the search after this time; the best so far is the plan",
     )
     racing: bool = Field(
         False, description="judge losing masks on part of the calibration data, by paired tests"

@@ -2,6 +2,18 @@
 
 import numpy as np
 
+MINIMUM = 8
+"""Examples in the first part of a race; nothing is dropped by a test on fewer."""
+
+
+def parts_for(examples: int) -> int:
+    """The number of parts for racing: as many as leave the first large enough to judge.
+
+    Args:
+        examples: Size of the calibration set.
+    """
+    return max(1, 1 + int(np.log2(max(1, examples) / MINIMUM)))
+
 
 def random_parts(count: int, parts: int, seed: int = 0) -> tuple[tuple[int, ...], ...]:
     """Split the indices of `count` examples into random parts, each as large as all before it.

@@ -1,5 +1,6 @@
 """Driving a search: feeds it evaluations, keeps to the budget, and checks what it returns."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shoal.config.searches import SearchConfig
-from shoal.core.errors import NotFiniteError
+from shoal.core.errors import BudgetError, NotFiniteError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -106,7 +107,7 @@ class _Drive:
     ) -> None:
         self.config, self.space, self.k = config, space, k
         self.evaluator, self.limits, self.on_batch = evaluator, limits, on_batch
-        self.ledger = Ledger(space, k)
+        self.ledger = Ledger(space, k, fixed=config.fixed_count)
         self.trace: list[float] = []
         self.stopped: str | None = None
         self.begin = time.monotonic()
@@ -118,7 +119,7 @@ class _Drive:
                 "the dense model's own loss is not finite on these data, so no mask can be judged. "
                 "Look for NaN or infinite weights, or try --dtype float32."
             )
-        self.per_mask = dense.cost.seconds
+        self.per_mask, self.ledger.dense = dense.cost.seconds, dense.mean
         problem = Problem(self.space, self.k, np.random.default_rng(seed), signals)
         result = self._converse(self.config.load()(problem, self.config))
         found = result if isinstance(result, Found) else Found(result)
@@ -142,8 +143,26 @@ class _Drive:
             result: Mask | Found = stop.value
             return result
         except OutOfBudget:
+            return self._answer()
+
+    def _answer(self) -> Mask:
+        """The best mask so far, or what it and others promise when filled up, if that is better."""
+        best, filled = self.ledger.best, self.ledger.completed()
+        if filled is not None and (best is None or filled.promise < best.rank_key):
+            if self._room() > 0:
+                self._note(self.evaluator.evaluate([filled.mask]))
             best = self.ledger.best
-            return self.ledger.completed() if best is None else best.mask
+        if best is None:
+            raise BudgetError(
+                f"the budget ended before {self.k} units could be removed, and no mask so far can "
+                "be filled up to them. Raise the budget."
+            )
+        return best.mask
+
+    def _room(self) -> int:
+        """Masks that the budget still covers."""
+        most = self.limits.evaluations
+        return sys.maxsize if most is None else most - len(self.ledger.seen)
 
     def _evaluate(self, masks: Sequence[Mask]) -> list[Evaluation]:
         """Evaluate what the budget allows of a batch."""
@@ -163,22 +182,22 @@ class _Drive:
         return evaluations
 
     def _affordable(self, masks: Sequence[Mask]) -> Sequence[Mask]:
-        """The first masks of a batch that the budget of evaluations covers."""
-        most = self.limits.evaluations
-        if most is None:
+        """The first masks of a batch that the budget of evaluations covers.
+
+        One is kept for filling up where the batch holds no answer, or is not covered wholly.
+        """
+        if self.limits.evaluations is None:
             return masks
-        room = most - len(self.ledger.seen)
-        # The last one is kept for a mask of k units, until there is one to return.
-        kept = self.config.fixed_count and self.ledger.best is None
-        allowed: list[Mask] = []
-        for mask in masks:
-            new = mask != self.space.dense and mask not in self.ledger.seen and mask not in allowed
-            kept = kept and len(self.space.removed_units(mask)) != self.k
-            if new and room <= kept:
-                return _like(masks, allowed)
-            room -= new
-            allowed.append(mask)
-        return masks
+        new = [m for m in dict.fromkeys(masks) if m != self.space.dense]
+        new = [m for m in new if m not in self.ledger.seen]
+        room = self._room()
+        answered = any(self.ledger.answers(m) for m in new)
+        if self.config.fixed_count and self.k > 1 and not (answered and len(new) <= room):
+            room -= answered or self.ledger.best is None
+        if len(new) <= room:
+            return masks
+        allowed = set(new[: max(room, 0)])
+        return _like(masks, [m for m in masks if m in allowed or m not in new])
 
     def _slices(self, masks: Sequence[Mask]) -> Iterator[Sequence[Mask]]:
         """A batch in pieces after which the clock is looked at."""

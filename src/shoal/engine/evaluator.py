@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from shoal.core.mask import Mask
 from shoal.engine.losses import LossSource
 from shoal.engine.runners import Passes
 from shoal.engine.store import Store
+from shoal.engine.trie import visiting_order
 from shoal.objectives.base import Objective
 
 log = logging.getLogger(__name__)
+
+PORTION_SECONDS = 60.0
+"""Masks that take longer together are computed and stored in portions of about this time."""
 
 Step = Callable[[int, int], None]
 """Called with (mask passes done, mask passes planned) while a set of masks is run."""
@@ -42,6 +46,7 @@ class Evaluator:
         self.on_step = on_step
         self.computed = 0
         self.not_finite: list[Mask] = []
+        self._per_mask: float | None = None
 
     @property
     def passes(self) -> Passes:
@@ -66,23 +71,42 @@ class Evaluator:
         found = {mask: known for mask, known in asked.items() if known is not None}
         self.report(found.values())
         missing = [mask for mask in asked if mask not in found]
-        if missing:
-            number = self.store.begin(missing)
-            every = range(len(self.objective.batches))
-            losses, cost = self.compute(missing, every)
-            new = [Evaluation.of(m, losses[m], self.objective.weights, cost) for m in missing]
+        every = range(len(self.objective.batches))
+        done = 0
+        for portion in self._portions(missing):
+            number = self.store.begin(portion)
+            losses, cost = self.compute(portion, every, done, len(missing))
+            new = [Evaluation.of(m, losses[m], self.objective.weights, cost) for m in portion]
             self.finish(number, new)
+            self._per_mask = cost.seconds
             found |= {evaluation.mask: evaluation for evaluation in new}
+            done += len(portion)
         return [found[mask] for mask in masks]
 
+    def _portions(self, masks: list[Mask]) -> Iterator[list[Mask]]:
+        """All masks at once, or in turns where a kill would lose too much."""
+        size = len(masks)
+        if self._per_mask is not None and size * self._per_mask > PORTION_SECONDS:
+            # Neighbours in this order share the most.
+            masks = visiting_order(masks)
+            size = max(1, int(PORTION_SECONDS / self._per_mask))
+        for start in range(0, len(masks), max(1, size)):
+            yield masks[start : start + size]
+
     def compute(
-        self, masks: Sequence[Mask], batches: Sequence[int]
+        self,
+        masks: Sequence[Mask],
+        batches: Sequence[int],
+        before: int = 0,
+        planned: int | None = None,
     ) -> tuple[dict[Mask, NDArray[np.float64]], Cost]:
         """Run masks over some micro-batches, without a look at the store.
 
         Args:
             masks: Distinct masks.
             batches: Indices of micro-batches.
+            before: Masks of the same set that are done, for `on_step`.
+            planned: Masks of the whole set; these by default.
 
         Returns:
             For each mask its losses, NaN for examples of other batches, and each mask's equal
@@ -90,14 +114,14 @@ class Evaluator:
         """
         size = self.objective.num_examples
         losses = {mask: np.full(size, np.nan) for mask in masks}
-        planned = len(masks) * len(batches)
-        begin, before = time.perf_counter(), self.passes.blocks
+        total = len(batches) * (len(masks) if planned is None else planned)
+        begin, blocks = time.perf_counter(), self.passes.blocks
         run = self.source.run(batches, masks)
-        for done, (index, mask, values) in enumerate(run, start=1):
+        for done, (index, mask, values) in enumerate(run, start=1 + before * len(batches)):
             losses[mask][list(self.objective.batches[index].examples)] = values
             if self.on_step is not None:
-                self.on_step(done, planned)
-        cost = Cost(self.passes.blocks - before, time.perf_counter() - begin)
+                self.on_step(done, total)
+        cost = Cost(self.passes.blocks - blocks, time.perf_counter() - begin)
         return losses, Cost(cost.blocks / len(masks), cost.seconds / len(masks))
 
     def finish(self, number: int, evaluations: Sequence[Evaluation]) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shoal.core.errors import BudgetError
 from shoal.core.evaluation import Cost, Evaluation
-from shoal.core.mask import Mask
+from shoal.core.mask import Mask, Site
 from shoal.core.space import SearchSpace
+
+UNKNOWN = 1e6
+"""What an unknown removal is taken to cost: more than any known one, and still comparable."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class TraceRow:
         loss: Mean loss; of the part that was evaluated where it is not complete.
         stderr: Its standard error.
         complete: Whether every example was evaluated.
-        best: Least complete loss so far among masks with the wanted number of units, if any.
+        best: Least complete loss so far among masks that may be the answer, if any.
         evaluations: Distinct masks so far.
         blocks: Block passes so far, whenever they were paid.
         seconds: Wall time so far, whenever it was spent.
@@ -43,6 +45,19 @@ class TraceRow:
         }
 
 
+@dataclass(frozen=True)
+class Completed:
+    """A mask that was filled up.
+
+    Attributes:
+        mask: The mask.
+        promise: What its loss would be if removals did not interact further.
+    """
+
+    mask: Mask
+    promise: float
+
+
 @dataclass
 class Ledger:
     """All evaluations of one search.
@@ -50,14 +65,18 @@ class Ledger:
     Attributes:
         space: What may be removed.
         k: How many units are wanted.
+        dense: The dense model's loss.
+        fixed: Whether exactly k units are wanted, rather than at most.
         rows: The trace.
         seen: The masks asked for, the dense one left out.
-        best: The best complete evaluation of a mask of k units.
+        best: The best complete evaluation of a mask that may be the answer.
         cost: What everything took.
     """
 
     space: SearchSpace
     k: int
+    dense: float = 0.0
+    fixed: bool = True
     rows: list[TraceRow] = field(default_factory=list)
     seen: dict[Mask, Evaluation] = field(default_factory=dict)
     best: Evaluation | None = None
@@ -72,7 +91,7 @@ class Ledger:
                 continue
             self.seen[mask] = evaluation
             self.cost += evaluation.cost
-            if evaluation.complete and self._answers(mask):
+            if evaluation.complete and self.answers(mask):
                 better = self.best is None or evaluation.rank_key < self.best.rank_key
                 self.best = evaluation if better else self.best
             new.append(
@@ -91,33 +110,36 @@ class Ledger:
         self.rows += new
         return new
 
-    def completed(self) -> Mask:
-        """A mask of k units from what is known: the best of the largest, then the cheapest alone.
+    def completed(self) -> "Completed | None":
+        """A new mask of k units from what is known; None where nothing can be filled up to one.
 
-        Raises:
-            BudgetError: If the architecture's constraints leave no way to k units.
+        Each mask that was seen is filled up with the units that cost least alone; the one whose
+        loss and these costs add up to the least is the answer.
         """
         space = self.space
-        sizes: dict[Mask, int] = {
-            m: len(space.removed_units(m))
-            for m, e in self.seen.items()
-            if e.complete and space.is_valid(m)
-        }
-        below = [m for m, size in sizes.items() if size <= self.k]
-        mask = max(below, key=lambda m: (sizes[m], -self.seen[m].rank_key), default=space.dense)
-        while len(space.removed_units(mask)) < self.k:
-            ways = space.extensions(mask)
+        known = {m: e.rank_key for m, e in self.seen.items() if e.complete and space.is_valid(m)}
+        found: list[Completed] = []
+        for start, loss in {space.dense: self.dense, **known}.items():
+            filled = self._filled(start)
+            if filled is not None and filled not in self.seen:
+                cost = sum(self._alone(site) for site in filled.removed - start.removed)
+                found.append(Completed(filled, loss + cost))
+        return min(found, key=lambda c: c.promise, default=None)
+
+    def _filled(self, mask: Mask) -> Mask | None:
+        while len(self.space.removed_units(mask)) < self.k:
+            ways = self.space.extensions(mask)
             if not ways:
-                raise BudgetError(
-                    f"the budget ended with {len(space.removed_units(mask))} of {self.k} units "
-                    "removed, and nothing can be added to them. Raise the budget."
-                )
-            mask = min(ways, key=lambda m: self._alone(m, mask))
-        return mask
+                return None
+            mask = min(ways, key=lambda m: sum(map(self._alone, m.removed - mask.removed)))
+        return mask if self.answers(mask) else None
 
-    def _answers(self, mask: Mask) -> bool:
-        return len(self.space.removed_units(mask)) == self.k and self.space.is_valid(mask)
+    def answers(self, mask: Mask) -> bool:
+        """Whether a mask may be the result."""
+        count = len(self.space.removed_units(mask))
+        return (count == self.k if self.fixed else count <= self.k) and self.space.is_valid(mask)
 
-    def _alone(self, grown: Mask, mask: Mask) -> float:
-        alone = self.seen.get(self.space.dense.without(grown.removed - mask.removed))
-        return float("inf") if alone is None else alone.rank_key
+    def _alone(self, site: Site) -> float:
+        """What removing a single site adds to the dense loss; a lot where that is not known."""
+        alone = self.seen.get(self.space.dense.without({site}))
+        return UNKNOWN if alone is None or not alone.finite else alone.mean - self.dense

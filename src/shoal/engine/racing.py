@@ -32,26 +32,12 @@ import numpy as np
 
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
+from shoal.core.partition import MINIMUM
 from shoal.engine.evaluator import Evaluator, check_whole_blocks
 from shoal.engine.partials import Partials
 from shoal.engine.race import Race, Track
 from shoal.engine.savings import Savings
 from shoal.searches.base import Contest
-
-PARTS = 6
-"""Parts where the number of examples is not known beforehand: the first holds a thirty-second."""
-
-MINIMUM = 8
-"""Examples before which nothing is dropped by a test."""
-
-
-def parts_for(examples: int) -> int:
-    """The number of parts where racing is asked for: as many as leave the first large enough.
-
-    Args:
-        examples: Size of the calibration set.
-    """
-    return max(1, 1 + int(np.log2(max(1, examples) / MINIMUM)))
 
 
 class Racer:

@@ -61,6 +61,8 @@ class Store:
     ) -> None:
         self.context = fingerprint.of_json(context)
         self._weights = weights
+        if path is not None and path.is_dir():
+            raise UsageError(f"{path} is a folder; --store takes the name of a file.")
         try:
             self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
         except sqlite3.Error as error:
@@ -75,14 +77,21 @@ class Store:
             )
         except sqlite3.DatabaseError as error:
             self.close()
+            if "readonly" in str(error) or "locked" in str(error):
+                raise UsageError(
+                    f"{path} cannot be written to ({error}). Make it writable, or name another "
+                    "store with --store."
+                ) from error
             raise UsageError(
-                f"{path} is not a store of evaluations ({error}). Delete it to start over, or name "
-                "another with --store."
+                f"{path} is not a store of evaluations ({error}). Name another with --store, or "
+                "delete it if it holds nothing that you need."
             ) from error
 
     def _add_costs(self) -> None:
         """Stores of the first version know no costs."""
         columns = {row[1] for row in self._db.execute("PRAGMA table_info(evaluations)")}
+        if not {"context", "mask", "losses"} <= columns:
+            raise sqlite3.DatabaseError("its table `evaluations` is somebody else's")
         for name in {"blocks", "seconds"} - columns:
             self._db.execute(f"ALTER TABLE evaluations ADD COLUMN {name} REAL NOT NULL DEFAULT 0")
 

@@ -33,7 +33,8 @@ class ExactMatch(GenerationObjective):
 
     Attributes:
         new_tokens: Most tokens that are written.
-        match: How answers are compared; "auto" takes numeric where every answer is a number.
+        match: How answers are compared; "auto" takes numeric for answers that are
+            numbers and text for others.
         stop: Texts that end an answer, besides EOS.
         chat: Whether prompts go through the model's chat template.
     """
@@ -139,7 +140,7 @@ class ExactMatch(GenerationObjective):
                 )
         if self.match != "auto":
             return self.match
-        return "numeric" if all_numbers(item.answers for item in items) else "text"
+        return "numeric" if all_numbers(item.answers for item in items) else "auto"
 
     def _how(self, dense: DenseModel, most: int) -> Decoding:
         if not all(self.stop):

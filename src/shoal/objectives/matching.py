@@ -3,7 +3,8 @@ r"""Whether a generated text gives a right answer.
     numeric   a number of equal value: that in the last \boxed{}, else the first after the last
               "####", else the last of the text; as TALE (2510.22767) and gsm8k are judged
     text      equal after SQuAD's normalisation (Rajpurkar et al. 2016): lower case, without
-              punctuation, articles and surplus space
+              punctuation, articles and surplus space; signs and points of numbers stay
+    auto      numeric for an answer that is nothing but a number, else text
     prefix    the text starts with the answer at a word boundary; lower case, punctuation as space.
               Articles stay: an answer may be one
     letter    the same for the label of a choice, in which case matters: "a leg" is no "A"
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Literal
 
-Match = Literal["numeric", "text", "prefix", "letter"]
+Match = Literal["numeric", "text", "auto", "prefix", "letter"]
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 # A minus after a digit, a letter or a bracket is a difference or a hyphen, not a sign.
@@ -44,7 +45,7 @@ def final_number(text: str) -> Decimal | None:
 
 def normalised(text: str) -> str:
     """SQuAD's normal form of an answer; its words alone where that would leave nothing."""
-    plain = "".join(c for c in text.lower() if not _is_punctuation(c))
+    plain = _plain(text.lower())
     return _spaced(_ARTICLE.sub(" ", plain)) or _spaced(plain) or _spaced(text.lower())
 
 
@@ -96,6 +97,21 @@ def _value(found: re.Match[str] | None) -> Decimal | None:
     return value.copy_negate() if found["sign"] else value
 
 
+def _plain(text: str) -> str:
+    """A text without punctuation; its numbers as their values, so that -3.5 is not 35."""
+    pieces, end = [], 0
+    for number in _NUMBER.finditer(text):
+        value = Decimal(number["digits"].replace(",", ""))
+        pieces += [text[end : number.start()], "-" if number["sign"] else "", f"{value:f}"]
+        end = number.end()
+    pieces.append(text[end:])
+    kept = [
+        piece if i % 3 else "".join(c for c in piece if not _is_punctuation(c))
+        for i, piece in enumerate(pieces)
+    ]
+    return "".join(kept)
+
+
 def _is_punctuation(character: str) -> bool:
     ascii_mark = character.isascii() and character.isprintable() and not character.isalnum()
     return (ascii_mark and character != " ") or unicodedata.category(character).startswith("P")
@@ -110,11 +126,21 @@ def _words(text: str, keep_case: bool) -> str:
     return _spaced("".join(" " if _is_punctuation(c) else c for c in text))
 
 
+def _same_number(answer: str, text: str) -> bool:
+    value = final_number(text)
+    return value is not None and value == final_number(answer)
+
+
+def _same_text(answer: str, text: str) -> bool:
+    return normalised(answer) == normalised(text)
+
+
 _JUDGES: dict[Match, Callable[[str, str], bool]] = {
-    "numeric": lambda answer, text: (
-        (value := final_number(text)) is not None and value == final_number(answer)
+    "numeric": _same_number,
+    "text": _same_text,
+    "auto": lambda answer, text: (_same_text if plain_number(answer) is None else _same_number)(
+        answer, text
     ),
-    "text": lambda answer, text: normalised(answer) == normalised(text),
     "prefix": starts_with,
     "letter": lambda answer, text: starts_with(answer, text, keep_case=True),
 }

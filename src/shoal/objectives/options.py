@@ -4,7 +4,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from shoal.core.partition import random_parts
+from shoal.core.partition import parts_for, random_parts
 from shoal.data.encode import Tokenisation
 from shoal.objectives.base import Batch
 
@@ -22,7 +22,7 @@ class BuildOptions:
         length: Tokens per block of text.
         limit: Number of blocks of text; items are limited when they are loaded.
         pack_choices: Run the choices of an item as one row; None asks the model's own forward.
-        parts: Most random parts that the examples are split into, for racing.
+        racing: Split the examples into random parts, for racing.
         seed: Seed of the parts.
         artifacts: Where things that are dear to compute are kept.
     """
@@ -32,7 +32,7 @@ class BuildOptions:
     length: int = 512
     limit: int | None = None
     pack_choices: bool | None = None
-    parts: int = 1
+    racing: bool = False
     seed: int = 0
     artifacts: MutableMapping[str, bytes] = field(default_factory=dict)
 
@@ -44,7 +44,7 @@ def in_parts(
 
     Args:
         count: Number of examples.
-        options: Says how many parts.
+        options: Says whether to split them, and in which order.
         make: Makes micro-batches of some examples, numbered by their place among those.
 
     Returns:
@@ -52,7 +52,8 @@ def in_parts(
     """
     batches: list[SomeBatch] = []
     parts: list[tuple[int, ...]] = []
-    for part in random_parts(count, options.parts, options.seed):
+    wanted = parts_for(count) if options.racing else 1
+    for part in random_parts(count, wanted, options.seed):
         made = [_numbered(b, tuple(part[e] for e in b.examples)) for b in make(part)]
         parts.append(tuple(range(len(batches), len(batches) + len(made))))
         batches += made

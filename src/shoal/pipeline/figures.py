@@ -27,5 +27,10 @@ def draw_trace(
     from shoal.report.figures import save, trace_figure
 
     search = "" if plan.search is None else plan.search["name"]
-    figure = trace_figure(rows, dense=outcome.dense.mean, title=f"{search}, {plan.objective}")
+    figure = trace_figure(
+        rows,
+        dense=outcome.dense.mean,
+        title=f"{search}, {plan.objective}",
+        chosen=str(plan.mask),
+    )
     save(figure, folder / "trace")

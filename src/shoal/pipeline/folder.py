@@ -5,11 +5,14 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from shoal.config.run import RunConfig
 from shoal.core import fingerprint
@@ -45,6 +48,8 @@ def default_folder(config: RunConfig, model_name: str) -> Path:
 def resolved(config: RunConfig, model_name: str) -> dict[str, Any]:
     """The config with everything written out, ready for YAML."""
     values = config.model_dump(mode="json", exclude_none=True)
+    if len(config.terms) == 1:
+        values["task"] = config.terms[0].calibration
     return {"model": model_name, **{k: v for k, v in values.items() if k != "model"}}
 
 
@@ -79,6 +84,27 @@ def open_folder(folder: Path, config: RunConfig, model_name: str) -> None:
         ) from error
     _write(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
     _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a run folder for this process; the hold ends with the process, however it ends.
+
+    Raises:
+        UsageError: If another process is running in the folder.
+    """
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"another process is running in {folder}. Wait for it, or choose another --run-dir; "
+            "searches may share evaluations with --store."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def environment() -> dict[str, Any]:

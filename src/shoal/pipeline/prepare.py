@@ -9,6 +9,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from shoal.config.mixture import MixtureConfig, Term
 from shoal.config.run import RunConfig
+from shoal.config.searches import TaleConfig
 from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -87,6 +88,7 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
             "search under one of its terms."
         )
     expected = forecast(config.search, space, k, config.seed, config.budget_evaluations)
+    check_fitting(config, expected)
     calibration = tuple(calibration_data(config, term) for term in config.terms)
     reported = report_data(config) if report else ()
     if not config.allow_calibration_on_test:
@@ -111,6 +113,34 @@ def locate(model: Model) -> tuple[PreTrainedModel | DenseModel | Source, PreTrai
 def tokenisation(config: RunConfig) -> Tokenisation:
     """The policy for special tokens."""
     return Tokenisation(bos=config.bos)
+
+
+def check_fitting(config: RunConfig, expected: Forecast) -> None:
+    """Refuse a search that cannot work under the objective.
+
+    Raises:
+        UsageError: If it needs gradients or states that the objective has not, or would always
+            return the dense model.
+    """
+    search, objectives = config.search, [term.objective for term in config.terms]
+    needs_gradients = {"taylor", "gradients"} & set(expected.signals)
+    for objective in objectives:
+        if needs_gradients and not objective.differentiable:
+            raise UsageError(
+                f"{search.name} needs gradients here, and those of {objective.name} say nothing. "
+                "Use nll, margin or likelihood, or rank by loss (cbo: --search.form pairwise)."
+            )
+        if expected.signals and not objective.scores_text:
+            raise UsageError(
+                f"{objective.name} generates its text, so there are no states to rank by. "
+                "Use --search.rank loss."
+            )
+    kept = isinstance(search, TaleConfig) and search.result != "last"
+    if kept and all(objective.dense_is_best for objective in objectives):
+        raise UsageError(
+            f"under {config.expression} the dense model is always the best, so tale would remove "
+            "nothing. Use --search.result last: the deepest within epsilon."
+        )
 
 
 def units_to_remove(config: RunConfig, depth: int) -> int:

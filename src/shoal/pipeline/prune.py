@@ -66,9 +66,12 @@ def run_prune(
     dense = dense or load(request, listener)
     found = run_search(request, listener, dense)
     if not found.plan.mask.removed:
+        reason = (found.plan.details or {}).get("stopped_because")
         raise ShoalError(
-            f"{request.config.search.name} found no block that can go, so no checkpoint is written "
-            f"(the plan is in {found.run_dir}). Allow a larger loss, e.g. --search.epsilon."
+            f"{request.config.search.name} found no block that can go"
+            + (f" (stopped by: {reason})" if reason else "")
+            + f", so no checkpoint is written. The plan is in {found.run_dir}; a larger "
+            "--search.epsilon, --search.result last or a larger budget removes more."
         )
     measured = report(
         dense,

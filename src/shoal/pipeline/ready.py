@@ -16,7 +16,7 @@ from shoal.engine.evaluator import Evaluator, Step
 from shoal.engine.generated import GeneratedLosses, estimate_generation
 from shoal.engine.losses import LossSource, ScoredLosses
 from shoal.engine.mixture import MixedTerm, MixtureEvaluator, MixtureSignals
-from shoal.engine.racing import PARTS, Racer
+from shoal.engine.racing import Racer
 from shoal.engine.selfcheck import choose_runner
 from shoal.engine.signals import ModelSignals
 from shoal.engine.store import Store
@@ -87,6 +87,9 @@ def make_ready(
     """Tokenise the data, choose how masks are run, and estimate the cost."""
     config = request.config
     listener.stage(f"Preparing {config.expression}")
+    racing = config.racing and request.forecast.contests > 0
+    if config.racing and not racing:
+        listener.note(f"{config.search.name} needs every loss in full: there is nothing to race")
     terms = []
     for term, data in zip(config.terms, request.calibration, strict=True):
         objective = build_objective(
@@ -97,7 +100,7 @@ def make_ready(
             batch_tokens=config.batch_tokens,
             length=config.length,
             limit=term.limit,
-            parts=PARTS if config.racing else 1,
+            racing=racing,
             seed=config.seed,
             artifacts=artifacts,
         )

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from shoal.config.run import RunConfig
-from shoal.core.errors import UsageError, unknown_name
+from shoal.core.errors import NotFiniteError, UsageError, unknown_name
 from shoal.core.space import SearchSpace
 from shoal.engine.signals import ModelSignals
 from shoal.models.dense import DenseModel
@@ -97,6 +98,13 @@ def run_score(
         scores={name: tuple(signals.units(name)) for name in names},
         angular_windows=_windows(signals, names, dense),
     )
+    broken = [name for name, values in report.scores.items() if not all(map(isfinite, values))]
+    if broken:
+        raise NotFiniteError(
+            f"{broken[0]} is not finite for some blocks. Look for NaN or infinite weights, or try "
+            "--dtype float32."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     if can_draw(listener):
         from shoal.report.figures import save, score_figure

@@ -80,6 +80,7 @@ def run_search(
     ready = ready or make_ready(request, listener, dense, artifacts)
     run_folder.open_folder(folder, config, dense.source.id)
     with ExitStack() as stack:
+        stack.enter_context(run_folder.alone_in(folder))
         opened = open_evaluator(
             stack,
             request,
@@ -115,6 +116,11 @@ def run_search(
         finally:
             listener.done()
         seconds = time.perf_counter() - begin
+    if len(rows) > 1 and len({row.loss for row in rows}) == 1:
+        listener.note(
+            f"every mask has the loss {rows[0].loss:.4g}, so the plan is arbitrary: the objective "
+            "does not tell masks apart on these examples"
+        )
     plan = make_plan(request, dense, ready, outcome)
     plan.save(folder / run_folder.PLAN)
     draw_trace(rows, outcome, plan, folder, listener)
@@ -177,9 +183,11 @@ def announce(listener: Listener, request: Prepared, ready: Ready, known: int) ->
     if cost.signals:
         extra = "a forward and backward pass" if "gradients" in cost.signals else "one pass"
         listener.note(f"before that {extra} over the data for {', '.join(cost.signals)}")
+    about = "at most " if known else ""
+    memory = f"{ready.estimate.bytes / 1e9:.1f} GB of memory"
     listener.note(
-        f"estimated {duration(ready.estimate.seconds)} and {ready.estimate.bytes / 1e9:.1f} GB of "
-        "memory" + (f"; {known} evaluations are known from before" if known else "")
+        f"estimated {about}{duration(ready.estimate.seconds)} and {memory}"
+        + (f"; {known} evaluations are known from before" if known else "")
     )
 
 

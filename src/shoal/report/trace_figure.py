@@ -16,7 +16,11 @@ SHOWN = 0.9
 
 
 def trace_figure(
-    rows: Sequence[TraceRow], *, dense: float | None = None, title: str = ""
+    rows: Sequence[TraceRow],
+    *,
+    dense: float | None = None,
+    title: str = "",
+    chosen: str | None = None,
 ) -> "Figure":
     """Draw losses against evaluations, the best so far as a line.
 
@@ -26,7 +30,10 @@ def trace_figure(
         rows: The trace.
         dense: Loss of the dense model, for a line.
         title: Heading.
+        chosen: The mask of the plan, which is ringed.
     """
+    from matplotlib.ticker import MaxNLocator
+
     with styled():
         figure = new_figure(7.2, 4.0)
         axes = figure.add_subplot()
@@ -36,8 +43,14 @@ def trace_figure(
         if best:
             last = max(r.evaluations for r in rows)
             x, y = [*(e for e, _ in best), last], [*(b for _, b in best), best[-1][1]]
-            label = f"best with all units removed ({best[-1][1]:.4g})"
+            label = f"best so far ({best[-1][1]:.4g})"
             axes.step(x, y, where="post", color=ACCENT, linewidth=1.8, label=label, zorder=4)
+        ring = [(r.evaluations, r.loss) for r in rows if r.mask == chosen and isfinite(r.loss)]
+        if ring:
+            x, y = [e for e, _ in ring], [loss for _, loss in ring]
+            label = f"plan ({y[0]:.4g})"
+            ringed = axes.scatter(x, y, s=70, label=label, facecolors="none", zorder=5)
+            ringed.set(edgecolors=INK, linewidths=1.4)
         if dense is not None and isfinite(dense):
             label = f"dense model ({dense:.4g})"
             axes.axhline(dense, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=label)
@@ -47,12 +60,13 @@ def trace_figure(
             room = (top - low) or max(abs(top), 1.0)
             axes.set_ylim(low - 0.06 * room, top + 0.04 * room)
         axes.set_xlim(0, max([r.evaluations for r in rows], default=1) + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("evaluations")
         axes.set_ylabel("loss (lower is better)")
         axes.set_title(title)
         light_grid(axes)
         if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside lower left", ncols=3, fontsize=8)
+            figure.legend(loc="outside lower left", ncols=4, fontsize=8)
     return figure
 
 

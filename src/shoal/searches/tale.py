@@ -55,7 +55,7 @@ def tale(problem: Problem, config: TaleConfig) -> SearchRun:
     details = {
         "path": [{"mask": str(e.mask), "loss": e.mean} for e in path],
         **{name: str(mask) for name, mask in picks.items()},
-        "floor": floor if floor is not None and isfinite(floor) else None,
+        "loss_limit": floor if floor is not None and isfinite(floor) else None,
         "stopped_because": reason,
     }
     return Found(picks[config.result], details)
