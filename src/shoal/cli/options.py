@@ -7,7 +7,7 @@ Options of a named part (`search`, `objective`) appear as `--search.samples 50`.
 import inspect
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from cyclopts import Group, Parameter
 
@@ -105,10 +105,17 @@ def _flags(cls: type[Config], leave_out: frozenset[str]) -> list[inspect.Paramet
             for option, inner in owner.model_fields.items():
                 key = f"{name}__{option}"
                 if option not in ("name", "terms") and key not in {p.name for p in found}:
-                    note = f"{inner.description} (of {owner.model_fields['name'].default} ...)"
+                    allowed = ", ".join(map(str, _choices(inner.annotation)))
+                    note = f"{inner.description}{': ' * bool(allowed)}{allowed}"
+                    note += f" (of {owner.model_fields['name'].default} ...)"
                     flag = f"--{name}.{option.replace('_', '-')}"
                     found.append(_flag(key, flag, str, note, False))
     return found
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of an option that takes one of a few."""
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def _flag(name: str, flag: str, kind: type, text: str, risky: bool) -> inspect.Parameter:

@@ -105,7 +105,7 @@ def make_ready(
             artifacts=artifacts,
         )
         if isinstance(objective, GenerationObjective):
-            terms.append(_generated(request, listener, dense, objective, term.weight))
+            terms.append(_generated(request, dense, objective, term.weight))
         elif isinstance(objective, ScoringObjective):
             terms.append(_scored(request, listener, dense, objective, term.weight))
     total = Estimate(
@@ -135,12 +135,10 @@ def _scored(
 
 def _generated(
     request: Prepared,
-    listener: Listener,
     dense: DenseModel,
     objective: GenerationObjective,
     weight: float,
 ) -> ReadyTerm:
-    listener.note("answers are generated, so masks share no work")
     expected = estimate_generation(dense, objective, request.forecast)
     return ReadyTerm(weight, objective, GeneratedLosses(dense, objective), "generate", expected)
 

@@ -18,6 +18,7 @@ from shoal.engine.racing import Racer
 from shoal.engine.runners import Passes
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
+from shoal.objectives.base import ScoringObjective
 from shoal.pipeline import folder as run_folder
 from shoal.pipeline.figures import draw_trace
 from shoal.pipeline.listener import Listener
@@ -168,10 +169,15 @@ def announce(listener: Listener, request: Prepared, ready: Ready, known: int) ->
         f"{request.space.depth} blocks, objective {config.expression}"
     )
     about = "at most" if cost.at_most or config.racing else "about"
+    plural = "s" * (cost.evaluations != 1)
+    passes = (
+        f"{cost.shared * batches:,} block passes shared, {cost.naive * batches:,} one by one"
+        if all(isinstance(t.objective, ScoringObjective) for t in ready.terms)
+        else "answers are generated, which masks do not share"
+    )
     listener.note(
-        f"{about} {cost.evaluations} evaluations on {ready.num_examples} examples "
-        f"({ready.num_tokens:,} tokens): {cost.shared * batches:,} block passes shared, "
-        f"{cost.naive * batches:,} one by one"
+        f"{about} {cost.evaluations} evaluation{plural} on {ready.num_examples} examples "
+        f"({ready.num_tokens:,} tokens): {passes}"
     )
     if cost.cut:
         listener.note(

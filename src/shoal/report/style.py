@@ -1,5 +1,6 @@
 """How figures look, and how they are written."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,9 @@ def save(figure: "Figure", path: Path) -> tuple[Path, Path]:
         The two files.
     """
     png, svg = (path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg"))
-    with styled():
+    with styled(), warnings.catch_warnings():
+        # A title may name a file in a script that the font has not; a box stands there.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(png, dpi=160, metadata={"Software": None})
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
