@@ -244,3 +244,22 @@ def test_what_cannot_work_is_refused(shoal, tiny_folder, data_dir, more, message
     code, _, err = shoal(*base, "--remove", 2, "--run-dir", "run", *more)
     assert code == 2, err
     assert message in err
+
+
+def test_weights_that_are_nan_are_named(shoal, tiny_folder, data_dir, tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "broken"
+    shutil.copytree(tiny_folder, folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.2.mlp.up_proj.weight"][0, 0] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    code, _, err = shoal(*arguments(folder, data_dir, objective="nll"))
+    assert code == 1
+    assert "logits are not finite on these data" in err
+    assert "Look for NaN" in err
+    code, _, err = shoal("score", folder, "--data-dir", data_dir, "--length", 16, "--limit", 2)
+    assert code == 1
+    assert "not finite for some blocks" in err

@@ -187,3 +187,10 @@ def test_a_missing_file(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", tmp_path):
         with pytest.raises(UsageError, match="there is no config at"):
             read_yaml(path)
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("model: a\nlimit: 3\nlimit: 4\n")
+    with pytest.raises(UsageError, match="the key 'limit' stands there twice"):
+        read_yaml(path)

@@ -223,6 +223,17 @@ class RunConfig(ModelOptions, DataOptions):
         return self.model
 
 
+class _Strict(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which the last would win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.YAMLError(f"the key {twice!r} stands there twice")
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a config file.
 
@@ -232,7 +243,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"there is no config at {path}.")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_Strict)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):

@@ -56,11 +56,10 @@ def choose_runner(
             return Choice(whole, "the whole model is run for every mask, as asked", None)
         head = find_head(dense, batch)
         if head is None:
-            return Choice(
-                whole,
-                "the head of this architecture cannot be taken apart: the whole model is run",
-                None,
-            )
+            why = "the head of this architecture cannot be taken apart"
+            if not dense.module(**batch.forward_arguments(dense.dtype)).logits.isfinite().all():
+                why = "the model's own logits are not finite on these data"
+            return Choice(whole, f"{why}: the whole model is run", None)
         replay = ReplayRunner(dense, head, cache_bytes)
         rng = np.random.default_rng(0)
         removed = rng.choice(dense.depth, size=max(1, dense.depth // 4), replace=False)
