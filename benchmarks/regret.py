@@ -170,7 +170,8 @@ def main() -> None:
     print(
         f"{best.plan.objective}, {best.plan.score.examples} examples, {len(losses)} masks: dense "
         f"{best.outcome.dense.mean:.4f}, best {losses[0]:.4f} {best.plan.mask}, second "
-        f"{losses[1]:.4f}, median {losses[len(losses) // 2]:.4f}; brute force took {spent:.0f} s\n",
+        f"{losses[1]:.4f}, median {losses[len(losses) // 2]:.4f}"
+        + (f"; brute force took {spent:.0f} s\n" if spent else "\n"),
         flush=True,
     )
     header = "search | gap | worst gap | rank | evaluations | block passes | one by one | seconds"

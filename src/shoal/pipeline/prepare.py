@@ -152,23 +152,21 @@ def units_to_remove(config: RunConfig, depth: int) -> int:
 
 def calibration_data(config: RunConfig, term: Term) -> Data:
     """Load calibration data of a kind that an objective reads."""
-    data = load_any(
-        term.calibration,
-        split=term.split,
-        data_dir=config.data_dir,
-        allow_test=config.allow_calibration_on_test,
-        limit=term.limit or DEFAULT_ITEMS,
-    )
-    check_kind(term.objective, kind_of(data), term.calibration)
-    if isinstance(data, Corpus):
-        # How much text is needed is known once it is tokenised.
-        data = load_any(
+
+    def load(limit: int | None) -> Data:
+        return load_any(
             term.calibration,
             split=term.split,
             data_dir=config.data_dir,
             allow_test=config.allow_calibration_on_test,
+            limit=limit,
         )
-    return data
+
+    # How much text is needed is known once it is tokenised.
+    limit = None if term.objective.reads == ("text",) else term.limit or DEFAULT_ITEMS
+    data = load(limit)
+    check_kind(term.objective, kind_of(data), term.calibration)
+    return load(None) if isinstance(data, Corpus) and limit is not None else data
 
 
 def report_data(config: RunConfig) -> tuple[Data, ...]:
