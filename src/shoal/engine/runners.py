@@ -1,7 +1,7 @@
 """The two ways to run a set of masks over one micro-batch: replayed blocks, or the whole model."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import torch
@@ -25,23 +25,17 @@ class Passes:
         blocks: Block passes done.
         naive: Block passes that one forward per mask would have done.
         heads: Head passes done.
-        tokens: Block passes times the positions of their micro-batch: work where these differ.
-        head_tokens: Head passes times the positions that they score.
     """
 
     blocks: int = 0
     naive: int = 0
     heads: int = 0
-    tokens: int = field(default=0, compare=False)
-    head_tokens: int = field(default=0, compare=False)
 
-    def add(self, batch: TokenBatch, blocks: int, naive: int) -> None:
+    def add(self, blocks: int, naive: int) -> None:
         """Note the block passes of one mask on one micro-batch, and its head pass."""
         self.blocks += blocks
         self.naive += naive
         self.heads += 1
-        self.tokens += blocks * batch.num_tokens
-        self.head_tokens += len(batch.rows)
 
     def __add__(self, other: "Passes") -> "Passes":
         names = [f.name for f in fields(self)]
@@ -96,7 +90,6 @@ class ReplayRunner:
         captured = self.replay.capture(batch)
         if not self.replay.returns_tensors(batch):
             self.passes.blocks += self.dense.depth
-            self.passes.tokens += self.dense.depth * batch.num_tokens
         waiting: dict[int, Tensor] = {0: captured.entry}
         for visit in visits(masks):
             start = max(
@@ -107,7 +100,7 @@ class ReplayRunner:
             if kept is not None and kept[0] > start:
                 start, hidden = kept
             waiting = {s: h for s, h in waiting.items() if s in visit.keep}
-            self.passes.add(batch, len(visit.path) - 1 - start, len(visit.mask.kept))
+            self.passes.add(len(visit.path) - 1 - start, len(visit.mask.kept))
             for place in range(start, len(visit.path)):
                 state = visit.path[place]
                 if place > start:
@@ -145,5 +138,5 @@ class WholeRunner:
                 output = self.dense.module(**batch.forward_arguments(self.dense.dtype))
             logits = output.logits.reshape(-1, output.logits.shape[-1])[batch.rows]
             done = len(mask.kept) if self._masking is skipped else mask.depth
-            self.passes.add(batch, done, len(mask.kept))
+            self.passes.add(done, len(mask.kept))
             yield mask, LogitScorer(logits)
