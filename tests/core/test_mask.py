@@ -64,7 +64,9 @@ def test_of_blocks(depth: int, data: st.DataObject) -> None:
         ([], "-[]"),
         (["3"], "-[3]"),
         (["3", "4"], "-[3-4]"),
-        (["9", "10", "11", "22.attn", "22.mlp"], "-[9-11,22.attn,22.mlp]"),
+        (["9", "10", "11", "22.attn", "23.mlp"], "-[9-11,22.attn,23.mlp]"),
+        (["9", "10", "11", "22.attn", "22.mlp"], "-[9-11,22]"),
+        (["17.mlp", "18.attn"], "-[17.mlp,18.attn]"),
         (["2.attn", "10", "9", "1"], "-[1,2.attn,9-10]"),
     ],
 )
@@ -101,7 +103,25 @@ def test_indices_stay_inside_the_model() -> None:
 
 def test_a_block_is_not_removed_twice() -> None:
     with pytest.raises(UsageError, match=r"2\.attn is removed twice: block 2 goes whole"):
-        Mask.of(4, [2]).without([Site(2, Part.ATTN)])
+        Mask(4, frozenset({Site(2), Site(2, Part.ATTN)}))
+
+
+@given(masks())
+def test_attention_and_mlp_make_the_block(mask: Mask) -> None:
+    parts = Mask(mask.depth, mask.sublayers)
+    assert parts == mask
+    assert str(parts) == str(mask)
+    assert mask.places == {s.position for s in mask.sublayers}
+    for layer in range(mask.depth):
+        both = {Site(layer, Part.ATTN), Site(layer, Part.MLP)}
+        assert (Site(layer) in mask.removed) == (both <= mask.sublayers)
+
+
+def test_half_a_block_can_be_put_back() -> None:
+    mask = Mask.of(4, [2]).restored([Site(2, Part.ATTN)])
+    assert str(mask) == "-[2.mlp]"
+    assert mask.without([Site(2, Part.ATTN)]) == Mask.of(4, [2])
+    assert mask.without([Site(2)]) == Mask.of(4, [2])
 
 
 @pytest.mark.parametrize(

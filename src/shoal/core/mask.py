@@ -1,7 +1,8 @@
 """What is removed from a model: sites and masks.
 
-Indices are zero-based and always those of the dense model. A mask reads `-[9-12,22.attn]` as text
-and `{"depth": 30, "removed": ["9", "10", "11", "12", "22.attn"]}` as JSON; both round-trip.
+A block is its attention and its MLP, so a mask that removes both removes the block, and is written
+so. Indices are zero-based and always those of the dense model. A mask reads `-[9-12,22.attn]` as
+text and `{"depth": 30, "removed": ["9", "10", "11", "12", "22.attn"]}` as JSON; both round-trip.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from shoal.core.errors import UsageError
 
@@ -52,6 +53,23 @@ class Site:
             )
         return cls(int(match[1]), Part(match[2]) if match[2] else Part.BLOCK)
 
+    @property
+    def sublayers(self) -> tuple["Site", ...]:
+        """The sub-layers that this site consists of: itself, or a block's attention and MLP."""
+        if self.part is not Part.BLOCK:
+            return (self,)
+        return (Site(self.layer, Part.ATTN), Site(self.layer, Part.MLP))
+
+    @property
+    def position(self) -> int:
+        """Where the site begins in the sequence attention 0, MLP 0, attention 1, MLP 1, ..."""
+        return 2 * self.layer + (self.part is Part.MLP)
+
+
+def sublayers(sites: Iterable[Site]) -> frozenset[Site]:
+    """The sub-layers that some sites consist of."""
+    return frozenset(s for site in sites for s in site.sublayers)
+
 
 @dataclass(frozen=True, slots=False)
 class Mask:
@@ -87,6 +105,8 @@ class Mask:
         double = sorted(s for s in self.removed if s.part is not Part.BLOCK and s.layer in whole)
         if double:
             raise UsageError(f"{double[0]} is removed twice: block {double[0].layer} goes whole.")
+        if len(self.removed) > len(whole):
+            object.__setattr__(self, "removed", _joined(self.removed))
 
     @classmethod
     def dense(cls, depth: int) -> "Mask":
@@ -109,6 +129,16 @@ class Mask:
         gone = set(self.blocks)
         return tuple(i for i in range(self.depth) if i not in gone)
 
+    @cached_property
+    def sublayers(self) -> frozenset[Site]:
+        """Everything that is removed, blocks taken apart into attention and MLP."""
+        return sublayers(self.removed)
+
+    @cached_property
+    def places(self) -> frozenset[int]:
+        """Where the removed sub-layers stand in the row attention 0, MLP 0, attention 1, ..."""
+        return frozenset(site.position for site in self.sublayers)
+
     @property
     def num_blocks(self) -> int:
         """How many blocks are removed whole."""
@@ -121,11 +151,14 @@ class Mask:
 
     def without(self, sites: Iterable[Site]) -> "Mask":
         """This mask with more sites removed."""
-        return Mask(self.depth, self.removed | frozenset(sites))
+        return self._of(self.sublayers | sublayers(sites))
 
     def restored(self, sites: Iterable[Site]) -> "Mask":
         """This mask with some removed sites put back."""
-        return Mask(self.depth, self.removed - frozenset(sites))
+        return self._of(self.sublayers - sublayers(sites))
+
+    def _of(self, removed: frozenset[Site]) -> Self:
+        return type(self)(self.depth, removed)
 
     def __iter__(self) -> Iterator[Site]:
         return iter(sorted(self.removed))
@@ -189,3 +222,9 @@ class Mask:
         if not isinstance(depth, int) or not isinstance(removed, list):
             raise UsageError(f"a mask in JSON has an integer depth and a list, got {value!r}.")
         return cls(depth, frozenset(Site.parse(str(s)) for s in removed))
+
+
+def _joined(sites: frozenset[Site]) -> frozenset[Site]:
+    """The same sites, with attention and MLP of a block written as the block."""
+    both = {s.layer for s in sites if s.part is Part.ATTN and Site(s.layer, Part.MLP) in sites}
+    return frozenset(s for s in sites if s.layer not in both) | frozenset(map(Site, both))

@@ -2,24 +2,29 @@
 
 A search touches masks only through this class, so a new granularity or a new constraint of an
 architecture changes no search.
+
+Units may overlap: block 3 shares its attention with the half step before it. A mask is taken apart
+into units from its first sub-layer to its last, the widest unit first, so it always consists of the
+same ones; a set of blocks and half steps can be taken apart in one way only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
+from shoal.core import tiling
 from shoal.core.errors import UsageError
-from shoal.core.mask import Mask, Site
-
-Unit = frozenset[Site]
-"""The sites that one step of a search removes together."""
+from shoal.core.mask import Mask
+from shoal.core.units import Unit, block_units
 
 Constraint = Callable[[Mask], bool]
 """A rule of the architecture: whether a mask leaves a model that can be written."""
+
+DRAWS = 1000
+"""Draws after which a valid mask is taken not to exist."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,13 @@ class SearchSpace:
         depth: Number of blocks of the dense model.
         units: The units that may be removed, in the order in which ties are broken.
         constraint: A rule that every mask must satisfy, or None.
+        noun: What one unit is called in messages.
     """
 
     depth: int
     units: tuple[Unit, ...]
     constraint: Constraint | None = None
+    noun: str = "block"
 
     @classmethod
     def of_blocks(
@@ -50,55 +57,84 @@ class SearchSpace:
         Raises:
             UsageError: If a protected index lies outside the model.
         """
-        protected = set(protect)
-        outside = sorted(p for p in protected if not 0 <= p < depth)
-        if outside:
-            raise UsageError(
-                f"cannot protect block {outside[0]}: the model has {depth} blocks, "
-                f"0 to {depth - 1}."
-            )
-        units = tuple(frozenset({Site(i)}) for i in range(depth) if i not in protected)
-        return cls(depth, units, constraint)
+        return cls(depth, block_units(depth, protect), constraint)
 
     @property
     def dense(self) -> Mask:
         """The mask that removes nothing."""
         return Mask.dense(self.depth)
 
+    @cached_property
+    def spans(self) -> tuple[tiling.Span, ...]:
+        """The run of sub-layers that each unit covers."""
+        return tuple(tiling.span_of(unit) for unit in self.units)
+
+    @cached_property
+    def overlapping(self) -> bool:
+        """Whether some two units share a sub-layer."""
+        return sum(stop - start for start, stop in self.spans) > len(
+            {place for span in self.spans for place in range(*span)}
+        )
+
     def check_budget(self, k: int) -> None:
         """Refuse a number of removals that no mask of this space can have.
 
         Raises:
-            UsageError: If `k` is not positive, leaves no block, or exceeds the removable units.
+            UsageError: If `k` is not positive, leaves nothing, or exceeds the removable units.
         """
+        noun, units = self.noun, len(self.units)
         if k < 1:
-            raise UsageError(f"cannot remove {k} blocks: the smallest number is 1.")
-        if k >= self.depth:
+            raise UsageError(f"cannot remove {k} {noun}s: the smallest number is 1.")
+        if k >= self.depth and not self.constrained_to_parts:
             raise UsageError(
-                f"cannot remove {k} of {self.depth} blocks: at least one must stay, "
+                f"cannot remove {k} of {self.depth} {noun}s: at least one must stay, "
                 f"so the largest number is {self.depth - 1}."
             )
-        if k > len(self.units):
+        if k > units and not self.constrained_to_parts and not self.overlapping:
             raise UsageError(
-                f"cannot remove {k} blocks: {self.depth - len(self.units)} of {self.depth} are "
-                f"protected, which leaves {len(self.units)} to choose from. "
-                "Protect fewer or remove fewer."
+                f"cannot remove {k} {noun}s: {self.depth - units} of {self.depth} are "
+                f"protected, which leaves {units} to choose from. Protect fewer or remove fewer."
             )
+        if self.size(k) == 0:
+            raise UsageError(
+                f"cannot remove {k} {noun}s: of the {units} that may go, at most "
+                f"{self._most} can go together. Protect fewer or remove fewer."
+            )
+
+    @property
+    def constrained_to_parts(self) -> bool:
+        """Whether units are single sub-layers, of which a model has two per block."""
+        return bool(self.units) and all(stop - start == 1 for start, stop in self.spans)
+
+    @cached_property
+    def _most(self) -> int:
+        return tiling.most(self.spans)
+
+    def decomposed(self, mask: Mask) -> tuple[int, ...] | None:
+        """The units that a mask consists of, as ascending indices; None where it does not."""
+        return tiling.tiled(mask.places, self._starting)
+
+    @cached_property
+    def _starting(self) -> tiling.Starting:
+        return tiling.by_start(self.spans)
 
     def is_valid(self, mask: Mask) -> bool:
         """Whether the mask removes units of this space only and satisfies the constraint."""
-        if mask.depth != self.depth or len(mask.kept) == 0:
+        if mask.depth != self.depth or len(mask.kept) == 0 or self.decomposed(mask) is None:
             return False
-        covered = frozenset().union(*(u for u in self.units if u <= mask.removed), frozenset())
-        return covered == mask.removed and (self.constraint is None or self.constraint(mask))
+        return self.constraint is None or self.constraint(mask)
 
     def removed_units(self, mask: Mask) -> list[Unit]:
         """The units that the mask removes, in the order of the space."""
-        return [u for u in self.units if u <= mask.removed]
+        return [self.units[i] for i in self.decomposed(mask) or ()]
 
     def free_units(self, mask: Mask) -> list[Unit]:
         """The units that the mask leaves wholly in place, in the order of the space."""
-        return [u for u in self.units if not u & mask.removed]
+        return [unit for i, unit in enumerate(self.units) if self.is_free(i, mask)]
+
+    def is_free(self, unit: int, mask: Mask) -> bool:
+        """Whether a mask removes nothing of the unit with an index."""
+        return mask.places.isdisjoint(range(*self.spans[unit]))
 
     def extensions(self, mask: Mask) -> list[Mask]:
         """The valid masks that remove one unit more."""
@@ -106,13 +142,20 @@ class SearchSpace:
         return [m for m in grown if self.is_valid(m)]
 
     def neighbours(self, mask: Mask) -> list[Mask]:
-        """The valid masks that swap one removed unit for one that stays."""
-        swapped = (
-            mask.restored(out).without(into)
+        """The valid masks that swap one removed unit for another that then fits."""
+        swapped = {
+            other.without(into): None
             for out in self.removed_units(mask)
-            for into in self.free_units(mask)
-        )
-        return [m for m in swapped if self.is_valid(m)]
+            for other in [mask.restored(out)]
+            for into in self.free_units(other)
+            if into != out
+        }
+        count = len(self.removed_units(mask))
+        return [
+            m
+            for m in swapped
+            if m != mask and self.is_valid(m) and len(self.removed_units(m)) == count
+        ]
 
     def sample(
         self, rng: np.random.Generator, k: int, weights: Sequence[float] | None = None
@@ -122,30 +165,34 @@ class SearchSpace:
         Args:
             rng: Source of randomness.
             k: Number of units to remove.
-            weights: One non-negative weight per unit of the space; None draws uniformly.
+            weights: One non-negative weight per unit of the space; None draws every set of units
+                with the same chance.
 
         Raises:
             UsageError: If no valid mask was found in 1000 draws.
         """
         self.check_budget(k)
         p = None if weights is None else np.asarray(weights, float) / np.sum(weights)
-        for _ in range(1000):
-            picked = rng.choice(len(self.units), size=k, replace=False, p=p)
+        for _ in range(DRAWS):
+            if p is None and self.overlapping:
+                picked = tiling.drawn(self.spans, k, rng)
+            else:
+                picked = rng.choice(len(self.units), size=k, replace=False, p=p).tolist()
             mask = self.dense.without(s for i in picked for s in self.units[i])
             if self.is_valid(mask) and len(self.removed_units(mask)) == k:
                 return mask
         raise UsageError(
-            f"no valid mask of {k} units was found in 1000 draws: the architecture's "
+            f"no valid mask of {k} units was found in {DRAWS} draws: the architecture's "
             "constraints leave too few. Remove fewer."
         )
 
     def masks(self, k: int) -> Iterator[Mask]:
         """All valid masks of `k` units, in lexicographic order of the units."""
-        for units in combinations(self.units, k):
-            mask = self.dense.without(s for u in units for s in u)
-            if len(mask) == sum(map(len, units)) and self.is_valid(mask):
+        for chosen in tiling.disjoint(self.spans, k):
+            mask = self.dense.without(s for i in chosen for s in self.units[i])
+            if self.is_valid(mask) and self.decomposed(mask) == chosen:
                 yield mask
 
     def size(self, k: int) -> int:
-        """Number of sets of `k` units; an upper bound where a constraint excludes some."""
-        return comb(len(self.units), k)
+        """Number of sets of `k` units that do not overlap, of which constraints allow a part."""
+        return tiling.count(self.spans, k)

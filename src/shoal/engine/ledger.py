@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from shoal.core.evaluation import Cost, Evaluation
-from shoal.core.mask import Mask, Site
+from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
+from shoal.core.units import Unit
 
 UNKNOWN = 1e6
 """What an unknown removal is taken to cost: more than any known one, and still comparable."""
@@ -122,7 +123,7 @@ class Ledger:
         for start, loss in {space.dense: self.dense, **known}.items():
             filled = self._filled(start)
             if filled is not None and filled not in self.seen:
-                cost = sum(self._alone(site) for site in filled.removed - start.removed)
+                cost = self._cost(start, filled)
                 found.append(Completed(filled, loss + cost))
         return min(found, key=lambda c: c.promise, default=None)
 
@@ -131,7 +132,7 @@ class Ledger:
             ways = self.space.extensions(mask)
             if not ways:
                 return None
-            mask = min(ways, key=lambda m: sum(map(self._alone, m.removed - mask.removed)))
+            mask = min(ways, key=lambda grown: self._cost(mask, grown))
         return mask if self.answers(mask) else None
 
     def answers(self, mask: Mask) -> bool:
@@ -139,7 +140,13 @@ class Ledger:
         count = len(self.space.removed_units(mask))
         return (count == self.k if self.fixed else count <= self.k) and self.space.is_valid(mask)
 
-    def _alone(self, site: Site) -> float:
-        """What removing a single site adds to the dense loss; a lot where that is not known."""
-        alone = self.seen.get(self.space.dense.without({site}))
+    def _cost(self, start: Mask, grown: Mask) -> float:
+        """What further removals add to the loss, if they do not interact."""
+        before = self.space.removed_units(start)
+        new = [unit for unit in self.space.removed_units(grown) if unit not in before]
+        return sum(map(self._alone, new))
+
+    def _alone(self, unit: Unit) -> float:
+        """What removing a single unit adds to the dense loss; a lot where that is not known."""
+        alone = self.seen.get(self.space.dense.without(unit))
         return UNKNOWN if alone is None or not alone.finite else alone.mean - self.dense

@@ -42,10 +42,9 @@ def filled(space: SearchSpace, mask: Mask, order: Iterable[int], k: int) -> Mask
     for i in order:
         if count == k:
             break
-        unit = space.units[i]
-        if unit & mask.removed:
+        if not space.is_free(i, mask):
             continue
-        grown = mask.without(unit)
+        grown = mask.without(space.units[i])
         # Where units overlap, one may complete another; that would be two removals at once.
         if space.is_valid(grown) and len(space.removed_units(grown)) == count + 1:
             mask, count = grown, count + 1

@@ -18,15 +18,14 @@ def mask_of(space: SearchSpace, units: Iterable[int]) -> Mask | None:
     Units that overlap, or that cover another unit between them, may not: the mask would remove
     another number of units.
     """
-    chosen = [space.units[i] for i in units]
-    mask = space.dense.without(site for unit in chosen for site in unit)
-    alone = len(mask) == sum(map(len, chosen)) and len(space.removed_units(mask)) == len(chosen)
-    return mask if alone and space.is_valid(mask) else None
+    chosen = tuple(sorted(units))
+    mask = space.dense.without(site for i in chosen for site in space.units[i])
+    return mask if space.decomposed(mask) == chosen and space.is_valid(mask) else None
 
 
 def units_of(space: SearchSpace, mask: Mask) -> UnitSet:
     """The indices of the units that a mask removes."""
-    return tuple(i for i, unit in enumerate(space.units) if unit <= mask.removed)
+    return space.decomposed(mask) or ()
 
 
 def indicators(sets: Iterable[UnitSet], units: int) -> NDArray[np.bool_]:
