@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.plan import ModelRef
+from shoal.models.branches import BlockBranches
 from shoal.models.discover import Blocks, check_causal, find_blocks
 from shoal.models.source import Source
 
@@ -39,6 +40,17 @@ class DenseModel:
     def depth(self) -> int:
         """Number of blocks."""
         return self.blocks.depth
+
+    @cached_property
+    def branches(self) -> tuple[BlockBranches, ...]:
+        """What each block is made of; found by running each a few times on a short random text.
+
+        Raises:
+            UnsupportedModelError: If a block is not made of an attention and an MLP branch.
+        """
+        from shoal.models.sublayers import discover
+
+        return discover(self)
 
     @property
     def config(self) -> PreTrainedConfig:

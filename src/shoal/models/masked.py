@@ -1,65 +1,28 @@
-"""Running the model's own forward with some blocks taken out, and putting them back after.
+"""Running the model's own forward with some sites taken out, and putting them back after.
 
 Two ways that give the same hidden states:
 
-* `skipped`: removed blocks are swapped for a module that hands its input on. Nothing of them is
-  computed. Right for a forward pass without a KV cache.
-* `muted`: removed blocks still run, and a hook replaces their output by their input. Costs a dense
-  pass, but everything around the blocks (KV cache, states passed between layers) stays as it was,
-  so it is the reference for generation.
+* `skipped`: what is removed is swapped for modules that hand the hidden state on, or add zeros to
+  it. Nothing of it is computed. Right for a forward pass without a KV cache.
+* `muted`: what is removed still runs, and hooks discard what it did. Costs a dense pass, but
+  everything around the blocks (KV cache, states passed between layers) stays as it was, so it is
+  the reference for generation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from shoal.core.errors import UnsupportedModelError
-from shoal.core.mask import Mask
+from shoal.core.mask import Mask, Part, Site
+from shoal.models.branches import BlockBranches, Branch
 from shoal.models.discover import Blocks
-
-
-def hidden_of(output: Any) -> torch.Tensor:
-    """The hidden state in what a block returned: the tensor itself, or the first of a sequence."""
-    hidden = output if isinstance(output, torch.Tensor) else output[0]
-    if not isinstance(hidden, torch.Tensor):
-        raise UnsupportedModelError(
-            f"a block returned {type(output).__name__} whose first element is no tensor."
-        )
-    return hidden
-
-
-def with_hidden(output: Any, hidden: torch.Tensor) -> Any:
-    """What a block returned, with another hidden state in it."""
-    if isinstance(output, torch.Tensor):
-        return hidden
-    if isinstance(output, list):
-        return [hidden, *output[1:]]
-    if isinstance(output, tuple):
-        rest = output[1:]
-        return type(output)(hidden, *rest) if hasattr(output, "_fields") else (hidden, *rest)
-    raise UnsupportedModelError(f"a block returned {type(output).__name__}, not a tensor or tuple.")
-
-
-def input_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
-    """The hidden state that a block was called with."""
-    hidden = args[0] if args else kwargs.get("hidden_states")
-    if not isinstance(hidden, torch.Tensor):
-        raise UnsupportedModelError("a block takes no hidden state as its first argument.")
-    return hidden
-
-
-def pose_as(stand_in: nn.Module, block: nn.Module) -> None:
-    """Give a module the plain attributes of the block whose place it takes.
-
-    The surrounding forward may read them (attention_type, layer_idx, ...). A `forward` set on the
-    block itself, as device hooks do, stays with the block.
-    """
-    for name, value in vars(block).items():
-        if not name.startswith("_") and name != "forward" and name not in vars(stand_in):
-            object.__setattr__(stand_in, name, value)
+from shoal.models.hidden import input_of, pose_as, with_hidden
+from shoal.models.probing import silence
+from shoal.models.silent import swapped, swaps_without
 
 
 class _HandOn(nn.Module):
@@ -77,29 +40,74 @@ def _mute(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
     return with_hidden(output, input_of(args, kwargs).clone())
 
 
-Masking = Callable[[Blocks, Mask], AbstractContextManager[None]]
+Masking = Callable[[Blocks, Mask, Sequence[BlockBranches]], AbstractContextManager[None]]
 """One of the two ways."""
 
 
 @contextmanager
-def skipped(blocks: Blocks, mask: Mask) -> Iterator[None]:
-    """Swap the removed blocks out; only for blocks that return a plain tensor, without a cache."""
+def skipped(blocks: Blocks, mask: Mask, branches: Sequence[BlockBranches] = ()) -> Iterator[None]:
+    """Take out what is removed; only for blocks that return a plain tensor, without a cache.
+
+    Args:
+        blocks: The model's blocks.
+        mask: What is removed.
+        branches: What each block is made of; needed where parts of blocks are removed.
+
+    Raises:
+        UnsupportedModelError: If a removed part is no branch of its block.
+    """
     originals = {i: blocks.layers[i] for i in mask.blocks}
+    swaps = [
+        swap
+        for site, branch in _removed_branches(mask, branches)
+        for swap in swaps_without(blocks.layers[site.layer], branch)
+    ]
     for i, block in originals.items():
         blocks.layers[i] = _HandOn(block)
     try:
-        yield
+        with swapped(swaps):
+            yield
     finally:
         for i, block in originals.items():
             blocks.layers[i] = block
 
 
 @contextmanager
-def muted(blocks: Blocks, mask: Mask) -> Iterator[None]:
-    """Let the removed blocks run and discard what they did."""
-    handles = [blocks.layers[i].register_forward_hook(_mute, with_kwargs=True) for i in mask.blocks]
-    try:
+def muted(blocks: Blocks, mask: Mask, branches: Sequence[BlockBranches] = ()) -> Iterator[None]:
+    """Let what is removed run and discard what it did.
+
+    Args:
+        blocks: The model's blocks.
+        mask: What is removed.
+        branches: What each block is made of; needed where parts of blocks are removed.
+
+    Raises:
+        UnsupportedModelError: If a removed part is no branch of its block.
+    """
+    silenced = [
+        blocks.layers[site.layer].get_submodule(called.path)
+        for site, branch in _removed_branches(mask, branches)
+        for called in branch.updates
+    ]
+    with ExitStack() as stack:
+        for i in mask.blocks:
+            hook = blocks.layers[i].register_forward_hook(_mute, with_kwargs=True)
+            stack.callback(hook.remove)
+        for module in silenced:
+            stack.callback(module.register_forward_hook(silence).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
+
+
+def _removed_branches(mask: Mask, branches: Sequence[BlockBranches]) -> list[tuple[Site, Branch]]:
+    found = []
+    for site in mask:
+        if site.part is Part.BLOCK:
+            continue
+        branch = branches[site.layer].branch(site.part) if branches else None
+        if branch is None or not branches[site.layer].paired:
+            raise UnsupportedModelError(
+                f"{site} is no branch of its block that could be removed by itself. Remove whole "
+                "blocks."
+            )
+        found.append((site, branch))
+    return found

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
-from shoal.models.masked import hidden_of, input_of, pose_as
+from shoal.models.hidden import hidden_of, input_of, pose_as
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.discover import text_config
 from shoal.models.head import Head
-from shoal.models.masked import hidden_of
+from shoal.models.hidden import hidden_of
 
 log = logging.getLogger(__name__)
 

@@ -8,21 +8,31 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError
+from shoal.core.layout import Layout
 from shoal.core.mask import Mask
 from shoal.models.discover import text_config
 from shoal.surgery import rules
-from shoal.surgery.fields import is_stored, overrides, own_name, read, sparse_blocks, stored_lists
+from shoal.surgery.fields import (
+    is_stored,
+    origins,
+    overrides,
+    own_name,
+    read,
+    sparse_blocks,
+    stored_lists,
+)
 from shoal.surgery.refusals import check_expressed, check_request
 
 __all__ = ["attention_mix", "check_prunable", "prune_config"]
 
 
-def prune_config(config: PreTrainedConfig, mask: Mask) -> PreTrainedConfig:
-    """A copy of a config that asks for the kept blocks only.
+def prune_config(config: PreTrainedConfig, target: Mask | Layout) -> PreTrainedConfig:
+    """A copy of a config that asks for the blocks of the pruned model.
 
     Args:
         config: The dense model's config. It is not changed.
-        mask: The blocks to remove.
+        target: What to remove, or what the pruned model's blocks are made of; a mask stands for its
+            layout with what is left of neighbours fused.
 
     Returns:
         A config of the same class, with every field edited that depends on the blocks.
@@ -31,31 +41,32 @@ def prune_config(config: PreTrainedConfig, mask: Mask) -> PreTrainedConfig:
         UsageError: If the mask is for another depth, or removes everything.
         UnsupportedModelError: If no config of this class can say what is asked, with the reason.
     """
-    check_request(config, mask)
+    layout = target if isinstance(target, Layout) else Layout.of(target)
+    check_request(config, layout)
     pruned = copy.deepcopy(config)
     text = text_config(pruned)
-    edits = _edits(text, mask)
+    edits = _edits(text, layout)
     own = overrides(text)
     # Reading a field that is overridden somewhere raises, and keys past the new depth do too.
     text.per_layer_config = None
     for name, value in edits.items():
         setattr(text, name, value)
     if is_stored(text, "num_hidden_layers"):
-        text.num_hidden_layers = len(mask.kept)
+        text.num_hidden_layers = len(layout)
     if own:
-        text.per_layer_config = {new: own[old] for new, old in enumerate(mask.kept) if old in own}
-    check_expressed(config, pruned, mask)
+        text.per_layer_config = {new: own[old] for new, old in enumerate(layout.attn) if old in own}
+    check_expressed(config, pruned, layout)
     return pruned
 
 
-def check_prunable(config: PreTrainedConfig, mask: Mask) -> None:
+def check_prunable(config: PreTrainedConfig, target: Mask | Layout) -> None:
     """Refuse a mask that no checkpoint of this model type can express; reads no weights.
 
     Raises:
         UsageError: If the mask is for another depth, or removes everything.
         UnsupportedModelError: If it cannot be expressed, with the reason.
     """
-    prune_config(config, mask)
+    prune_config(config, target)
 
 
 def attention_mix(config: PreTrainedConfig, mask: Mask) -> dict[str, int]:
@@ -76,54 +87,54 @@ def attention_mix(config: PreTrainedConfig, mask: Mask) -> dict[str, int]:
     return {kind: kept.count(kind) for kind in dict.fromkeys(kinds)}
 
 
-def _edits(text: PreTrainedConfig, mask: Mask) -> dict[str, Any]:
+def _edits(text: PreTrainedConfig, layout: Layout) -> dict[str, Any]:
     """The new value of every field that depends on the blocks, from the untouched config."""
-    kept, depth = mask.kept, mask.depth
+    depth = layout.mask.depth
     edits: dict[str, Any] = {}
     for name, values in stored_lists(text).items():
         if len(values) != depth:
             raise UnsupportedModelError(
                 f"{text.model_type}: {name} has {len(values)} entries for {depth} blocks."
             )
-        edits[name] = type(values)(values[i] for i in kept)
+        edits[name] = type(values)(values[i] for i in origins(layout, name))
     for name, first in rules.INDEXED.items():
         indices = read(text, name)
         if isinstance(indices, list | tuple):
-            gone = {i - first for i in indices}
-            edits[name] = [new + first for new, old in enumerate(kept) if old in gone]
+            named = {i - first for i in indices}
+            edits[name] = [n + first for n, i in enumerate(origins(layout, name)) if i in named]
     for name in rules.LEADING:
         count = read(text, name)
         if isinstance(count, int):
-            edits[name] = sum(i < count for i in kept)
+            edits[name] = sum(i < count for i in origins(layout, name))
     for name in rules.TRAILING:
         count = read(text, name)
         if isinstance(count, int):
-            edits[name] = sum(i >= depth - count for i in kept)
+            edits[name] = sum(i >= depth - count for i in origins(layout, name))
     for name in rules.LAST:
         last = read(text, name)
         if isinstance(last, int) and last >= 0:
-            edits[name] = sum(i <= last for i in kept) - 1
+            edits[name] = sum(i <= last for i in origins(layout, name)) - 1
     for name in rules.PREDICTORS:
         if isinstance(read(text, name), int):
             edits[name] = 0
-    edits |= _made_explicit(text, mask)
+    edits |= _made_explicit(text, layout)
     scale = read(text, "scale_depth")
     if isinstance(scale, int | float):
-        edits["scale_depth"] = scale * math.sqrt(len(kept) / depth)
+        edits["scale_depth"] = scale * math.sqrt(len(layout) / depth)
     return {own_name(text, name): value for name, value in edits.items() if is_stored(text, name)}
 
 
-def _made_explicit(text: PreTrainedConfig, mask: Mask) -> dict[str, Any]:
+def _made_explicit(text: PreTrainedConfig, layout: Layout) -> dict[str, Any]:
     """Periodic schedules, written out block by block."""
     edits: dict[str, Any] = {}
     if isinstance(read(text, "decoder_sparse_step"), int):
-        sparse = sparse_blocks(text, mask.depth) or []
+        sparse = sparse_blocks(text, layout.mask.depth) or []
         edits["decoder_sparse_step"] = 1
-        edits["mlp_only_layers"] = [new for new, old in enumerate(mask.kept) if not sparse[old]]
+        edits["mlp_only_layers"] = [new for new, i in enumerate(layout.mlp) if not sparse[i]]
     if read(text, "attention_types"):
         kinds = read(text, "attention_layers")
-        edits["attention_types"] = [[[kinds[i]], 1] for i in mask.kept]
+        edits["attention_types"] = [[[kinds[i]], 1] for i in layout.attn]
     pattern = read(text, "block_types")
     if isinstance(pattern, list | tuple):
-        edits["block_types"] = [pattern[i % len(pattern)] for i in mask.kept]
+        edits["block_types"] = [pattern[i % len(pattern)] for i in layout.attn]
     return edits

@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 
 from shoal.core.errors import UnsupportedModelError, UsageError
-from shoal.core.mask import Mask
+from shoal.core.mask import Mask, Site
 from shoal.core.plan import Plan
 from shoal.models.dense import DenseModel
 from shoal.models.source import EMBEDDED, Source
 from shoal.surgery.card import Result, model_card
 from shoal.surgery.config import check_prunable
+from shoal.surgery.fusing import Format, layout_for, name_of
 from shoal.surgery.memory import shallow_model
 from shoal.surgery.sidecars import copy_sidecars, licence_of
 from shoal.surgery.staging import check_space, check_target, staged
@@ -32,7 +33,10 @@ class ExportReport:
         folder: The checkpoint.
         route: `file` if the tensors came from the source's files, `memory` if from the model.
         kept: The blocks that stayed, as numbered in the dense model.
-        removed: The blocks that went.
+        removed: The blocks and sub-layers that went.
+        format: How it was written: `stock`, `fuse` or `stock-zeroed`.
+        blocks: What each block of the result is made of.
+        zeroed: Sub-layers whose output is zeroed: they are in the files and still cost time.
         parameters_before: Parameters of the dense model.
         parameters_after: Parameters of the pruned model.
         bytes: Size of the weight files.
@@ -45,7 +49,10 @@ class ExportReport:
     folder: Path
     route: str
     kept: tuple[int, ...]
-    removed: tuple[int, ...]
+    removed: tuple[str, ...]
+    format: str
+    blocks: tuple[str, ...]
+    zeroed: tuple[str, ...]
     parameters_before: int
     parameters_after: int
     bytes: int
@@ -61,6 +68,7 @@ def export(
     out: Path,
     *,
     plan: Plan | None = None,
+    format: Format = "auto",
     overwrite: bool = False,
     max_shard_bytes: int = 5 * 10**9,
     check: bool = True,
@@ -77,6 +85,7 @@ def export(
         mask: The blocks to remove.
         out: The folder to write. Missing parents are made.
         plan: Written beside the weights and into the model card.
+        format: How sub-layers are written, see `shoal.surgery.fusing`.
         overwrite: Replace an existing folder, once the new one is verified.
         max_shard_bytes: Largest number of tensor bytes in one weight file.
         check: Load the result and compare it with the masked dense model.
@@ -93,12 +102,13 @@ def export(
     begin = time.perf_counter()
     out = Path(out).expanduser()
     check_target(out, dense.source.folder, overwrite=overwrite)
-    check_exportable(dense, mask, plan)
+    check_exportable(dense, mask, plan, format)
     if max_shard_bytes < 1:
         raise UsageError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}.")
-    shallow = shallow_model(dense, mask)
+    layout = layout_for(mask, format)
+    shallow = shallow_model(dense, layout)
     before, after = _parameters(dense.module), _parameters(shallow)
-    weights = plan_weights(dense, mask, shallow, max_shard_bytes)
+    weights = plan_weights(dense, layout, shallow, max_shard_bytes)
     check_space(out, weights.needed)
     checks: dict[str, float | bool] = {}
     with staged(out, weights.needed) as folder:
@@ -123,15 +133,18 @@ def export(
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
         if check:
-            checks = check_reload(folder, dense, mask)
+            checks = check_reload(folder, dense, layout)
         files = sorted(folder.glob("*.safetensors"))
         size, shards = sum(file.stat().st_size for file in files), len(files)
-    log.info("wrote %s: %d of %d blocks", out, len(mask.kept), mask.depth)
+    log.info("wrote %s: %d of %d blocks", out, len(layout), mask.depth)
     return ExportReport(
         folder=out,
         route=weights.route,
         kept=mask.kept,
-        removed=mask.blocks,
+        removed=tuple(map(str, mask)),
+        format=name_of(layout),
+        blocks=tuple(map(str, layout.slots)),
+        zeroed=tuple(str(Site(s.attn, s.zeroed)) for s in layout.zeroed if s.zeroed),
         parameters_before=before,
         parameters_after=after,
         bytes=size,
@@ -142,7 +155,9 @@ def export(
     )
 
 
-def check_exportable(dense: DenseModel, mask: Mask, plan: Plan | None = None) -> None:
+def check_exportable(
+    dense: DenseModel, mask: Mask, plan: Plan | None = None, format: Format = "auto"
+) -> None:
     """Refuse what cannot be exported, before any work.
 
     Raises:
@@ -156,7 +171,7 @@ def check_exportable(dense: DenseModel, mask: Mask, plan: Plan | None = None) ->
             f"{dense.source.id} is quantised, and the settings of its quantisation name blocks by "
             "index, which is not renumbered yet. Prune the unquantised model and quantise after."
         )
-    check_prunable(dense.config, mask)
+    check_prunable(dense.config, layout_for(mask, format))
 
 
 def _public_id(source: Source, name: str) -> str:

@@ -4,6 +4,8 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+from shoal.core.layout import Layout
+from shoal.core.mask import Part
 from shoal.models.discover import depth_of, text_config
 from shoal.surgery import rules
 
@@ -68,6 +70,11 @@ def per_layer_fields(config: PreTrainedConfig) -> dict[str, str]:
     if text.is_heterogeneous:
         found["per_layer_config"] = "renumbered"
     return found
+
+
+def origins(layout: Layout, name: str) -> tuple[int, ...]:
+    """For each block of the pruned model, the dense block that a field's entry comes from."""
+    return layout.mlp if rules.side(name) is Part.MLP else layout.attn
 
 
 def sparse_blocks(config: PreTrainedConfig, depth: int) -> list[bool] | None:

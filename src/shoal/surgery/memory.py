@@ -8,21 +8,24 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from shoal.core.errors import UnsupportedModelError
+from shoal.core.layout import Layout
 from shoal.core.mask import Mask
 from shoal.models.dense import DenseModel
 from shoal.surgery.config import prune_config
+from shoal.surgery.fusing import checked_branches
 from shoal.surgery.tensors import Renamer
 
 
-def shallow_model(dense: DenseModel, mask: Mask) -> PreTrainedModel:
+def shallow_model(dense: DenseModel, target: Mask | Layout) -> PreTrainedModel:
     """Build the pruned model as an ordinary model of the same class.
 
-    Its tensors are the dense model's, not copies: changing one in place changes the other. Nothing
-    else of the dense model is touched.
+    Its tensors are the dense model's, not copies, but for those that silence a branch: changing one
+    in place changes the other. Nothing else of the dense model is touched.
 
     Args:
         dense: The dense model.
-        mask: The blocks to remove.
+        target: What to remove, or what the pruned model's blocks are made of; a mask stands for its
+            layout with what is left of neighbours fused.
 
     Returns:
         The model in eval mode, ready to run and to generate.
@@ -31,15 +34,17 @@ def shallow_model(dense: DenseModel, mask: Mask) -> PreTrainedModel:
         UsageError: If the mask is for another depth, or removes everything.
         UnsupportedModelError: If the model type cannot express the mask.
     """
-    config = prune_config(dense.config, mask)
+    layout = target if isinstance(target, Layout) else Layout.of(target)
+    config = prune_config(dense.config, layout)
+    branches = () if layout.whole else checked_branches(dense, layout)
     model = _empty(type(dense.module), config)
-    renamer = Renamer(dense.blocks.path, mask)
+    renamer = Renamer(dense.blocks.path, layout, branches)
     state = {}
     for name, tensor in dense.module.state_dict().items():
         new = renamer(name)
         if new is not None:
-            state[new] = tensor
-    _check_fit(model, state, mask)
+            state[new] = torch.zeros_like(tensor) if renamer.zeroes(new) else tensor
+    _check_fit(model, state, layout.mask)
     model.load_state_dict(state, strict=True, assign=True)
     model.tie_weights()
     _fill_in(model, dense.module, renamer)

@@ -5,10 +5,10 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError, UsageError
-from shoal.core.mask import Mask
+from shoal.core.layout import Layout
 from shoal.models.discover import depth_of, text_config
 from shoal.surgery import rules
-from shoal.surgery.fields import donors, read, views
+from shoal.surgery.fields import donors, origins, read, views
 
 _INDEX_BOUND = (
     "each block computes with its own index, so only blocks at the end can go: "
@@ -49,14 +49,14 @@ def why_not(config: PreTrainedConfig) -> list[str]:
     return notes
 
 
-def check_request(config: PreTrainedConfig, mask: Mask) -> None:
-    """Refuse what can be refused by looking at the dense config and the mask.
+def check_request(config: PreTrainedConfig, layout: Layout) -> None:
+    """Refuse what can be refused by looking at the dense config and the layout.
 
     Raises:
         UsageError: If the mask is for another depth, or removes everything.
         UnsupportedModelError: If the model type does not allow it.
     """
-    depth = depth_of(config)
+    depth, mask = depth_of(config), layout.mask
     if mask.depth != depth:
         raise UsageError(
             f"the mask {mask} is for {mask.depth} blocks, but the model has {depth}. "
@@ -64,16 +64,11 @@ def check_request(config: PreTrainedConfig, mask: Mask) -> None:
         )
     if not mask.kept:
         raise UsageError(f"the mask {mask} removes all {depth} blocks. Keep at least one.")
-    if not mask.whole_blocks_only:
-        raise UnsupportedModelError(
-            f"the mask {mask} removes parts of blocks; a checkpoint can only leave out whole "
-            "blocks so far. Search with whole blocks as the granularity."
-        )
-    if reason := _reason(config, mask):
+    if reason := _reason(config, layout):
         raise UnsupportedModelError(f"{config.model_type} cannot be pruned by {mask}: {reason}.")
 
 
-def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, mask: Mask) -> None:
+def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, layout: Layout) -> None:
     """Refuse a pruned config that, once saved and read, says something else than the dense one.
 
     Config classes recompute and rewrite fields when they are read, so the copy goes through JSON
@@ -82,7 +77,7 @@ def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, mask: Mas
     Raises:
         UnsupportedModelError: If anything differs, with the field and the reason.
     """
-    kept, kind = mask.kept, dense.model_type
+    mask, kind = layout.mask, dense.model_type
     try:
         read_back = type(pruned)(**pruned.to_diff_dict())
         after, after_donors = views(read_back), donors(read_back)
@@ -92,14 +87,14 @@ def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, mask: Mas
         raise UnsupportedModelError(
             f"{kind} cannot be pruned by {mask}: its config class refuses the result: {reason}"
         ) from error
-    if depth != len(kept):
+    if depth != len(layout):
         raise UnsupportedModelError(
             f"{kind} cannot be pruned by {mask}: its config then asks for {depth} blocks, "
-            f"not {len(kept)}."
+            f"not {len(layout)}."
         )
     before = views(dense)
     for name, values in before.items():
-        for new, old in enumerate(kept):
+        for new, old in enumerate(origins(layout, name)):
             if name in after and after[name][new] != values[old]:
                 raise UnsupportedModelError(
                     f"{kind} cannot be pruned by {mask}: block {old} has {name} = "
@@ -107,19 +102,22 @@ def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, mask: Mas
                     f'"{after[name][new]}". Choose other blocks.'
                 )
     wanted = donors(dense)
-    found = [None if d is None else kept[d] for d in after_donors]
-    if found != [wanted[i] for i in kept]:
+    found = [None if d is None else layout.attn[d] for d in after_donors]
+    if found != [wanted[i] for i in layout.attn]:
         raise UnsupportedModelError(
             f"{kind} cannot be pruned by {mask}: kept blocks reuse the keys and values of a "
             f"removed one. Keep {_these(sorted({d for d in wanted if d is not None}))}."
         )
 
 
-def _reason(config: PreTrainedConfig, mask: Mask) -> str | None:
-    text, kept = text_config(config), mask.kept
-    kind = text.model_type
-    if not mask.blocks:
+def _reason(config: PreTrainedConfig, layout: Layout) -> str | None:
+    mask, text = layout.mask, text_config(config)
+    # What these rules are about belongs to the attention of a block.
+    kept, kind = layout.attn, text.model_type
+    if not mask.removed:
         return None
+    if layout.fused and text.is_heterogeneous:
+        return "its blocks differ in settings of their own, so they cannot be fused"
     if kind in rules.NEVER:
         return rules.NEVER[kind]
     if _packed(text):

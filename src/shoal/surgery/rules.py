@@ -4,6 +4,36 @@ Names, never shapes: many lists that have nothing to do with blocks happen to be
 model is deep (`eos_token_id`, rotary factors), and an index list may be `range(depth)`.
 """
 
+from shoal.core.mask import Part
+
+MLP_SIDE = frozenset(
+    {
+        "mlp_layer_types",
+        "activation_sparsity_pattern",
+        "intermediate_size",
+        "moe_intermediate_size",
+        "num_experts",
+        "num_shared_expert",
+        "moe_topk",
+        "mlp_only_layers",
+        "moe_layers",
+        "first_k_dense_replace",
+        "num_dense_layers",
+        "moe_layer_start_index",
+        "moe_layer_end_index",
+        "decoder_sparse_step",
+        "layers_num_experts",
+        "blocks with experts",
+    }
+)
+"""Fields that say something about the MLP of a block; all others are about its attention."""
+
+
+def side(name: str) -> Part:
+    """The part of a block that a field is about."""
+    return Part.MLP if name in MLP_SIDE else Part.ATTN
+
+
 SLICED = (
     "layer_types",
     "mlp_layer_types",

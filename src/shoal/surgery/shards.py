@@ -30,6 +30,7 @@ class Stored:
         file: The file.
         offset: Where its bytes begin in the file.
         size: How many bytes it has.
+        zero: Whether zeros are written in the place of its bytes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Stored:
     file: Path
     offset: int
     size: int
+    zero: bool = False
 
     @property
     def count(self) -> int:
@@ -82,6 +84,11 @@ def renamed(tensors: Iterable[Stored], rename: Callable[[str], str | None]) -> l
     """The tensors that stay, under their new names."""
     pairs = ((tensor, rename(tensor.name)) for tensor in tensors)
     return [replace(tensor, name=name) for tensor, name in pairs if name is not None]
+
+
+def zeroed(tensors: Iterable[Stored], zeroes: Callable[[str], bool]) -> list[Stored]:
+    """The same tensors, some of them to be written as zeros."""
+    return [replace(tensor, zero=zeroes(tensor.name)) for tensor in tensors]
 
 
 def split(tensors: Sequence[Stored], limit: int) -> list[list[Stored]]:
@@ -153,6 +160,10 @@ def chunks(tensor: Stored) -> Iterator[bytes]:
     Raises:
         UsageError: If the file has become shorter than its header says.
     """
+    if tensor.zero:
+        for start in range(0, tensor.size, CHUNK):
+            yield bytes(min(CHUNK, tensor.size - start))
+        return
     with tensor.file.open("rb") as stream:
         stream.seek(tensor.offset)
         yield from _pieces(stream, tensor)

@@ -1,12 +1,14 @@
-"""Renaming tensors: removed blocks go, kept blocks get their new index."""
+"""Renaming tensors: what is removed goes, what stays gets the index of its new block."""
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shoal.core.errors import UnsupportedModelError
-from shoal.core.mask import Mask
+from shoal.core.layout import Layout, Slot
+from shoal.core.mask import Part
+from shoal.models.branches import BlockBranches
 
 log = logging.getLogger(__name__)
 
@@ -20,30 +22,40 @@ class Renamer:
 
     Attributes:
         prefix: Path of the list of blocks in the names, e.g. `model.layers`.
-        mask: The blocks to remove.
+        layout: What the blocks of the pruned model are made of.
+        branches: What each block of the dense model is made of; needed where blocks are fused.
     """
 
     prefix: str
-    mask: Mask
+    layout: Layout
+    branches: Sequence[BlockBranches] = ()
 
     @classmethod
-    def of_keys(cls, keys: Iterable[str], block_path: str, mask: Mask) -> "Renamer":
+    def of_keys(
+        cls,
+        keys: Iterable[str],
+        block_path: str,
+        layout: Layout,
+        branches: Sequence[BlockBranches] = (),
+    ) -> "Renamer":
         """The renamer for the keys of a file, which may lack or carry a base model's prefix.
 
         Args:
             keys: All tensor names of the checkpoint.
             block_path: Path of the list of blocks inside the model, e.g. `transformer.h`.
-            mask: The blocks to remove.
+            layout: What the blocks of the pruned model are made of.
+            branches: What each block of the dense model is made of.
 
         Raises:
             UnsupportedModelError: If the keys of the blocks cannot be told.
         """
+        depth = layout.mask.depth
         listed = block_path.rpartition(".")[2]
         numbers: dict[str, set[int]] = {}
         for key in keys:
             for found in re.finditer(rf"(?:^|\.){re.escape(listed)}\.(\d+)\.", key):
                 numbers.setdefault(key[: found.start(1) - 1], set()).add(int(found[1]))
-        whole = sorted(p for p, seen in numbers.items() if seen >= set(range(mask.depth)))
+        whole = sorted(p for p, seen in numbers.items() if seen >= set(range(depth)))
         own = [p for p in whole if block_path == p or block_path.endswith("." + p)]
         longer = [p for p in whole if p.endswith("." + block_path)]
         # Older layouts hold the same parts in another order: language_model.model.layers.
@@ -53,10 +65,10 @@ class Renamer:
         choice = sorted(own, key=len)[-1:] or longer or nearest
         if len(choice) != 1:
             raise UnsupportedModelError(
-                f"cannot tell the tensors of the {mask.depth} blocks {block_path} in the "
+                f"cannot tell the tensors of the {depth} blocks {block_path} in the "
                 f"checkpoint's files: candidates are {', '.join(choice) or 'none'}."
             )
-        return cls(choice[0], mask)
+        return cls(choice[0], layout, branches)
 
     def __call__(self, name: str) -> str | None:
         """The name in the pruned model; None for a tensor that goes."""
@@ -70,12 +82,39 @@ class Renamer:
         if not index.isdecimal():
             return name
         old = int(index)
-        if old >= self.mask.depth:
+        if old >= self.layout.mask.depth:
             log.info("dropped %s: it belongs to a multi-token prediction head", name)
             return None
-        if old not in self.mask.kept:
-            return None
-        return f"{head}{self.mask.kept.index(old)}{dot}{rest}"
+        new = self._place(old, rest)
+        return None if new is None else f"{head}{new}{dot}{rest}"
+
+    def _place(self, old: int, rest: str) -> int | None:
+        """The block of the pruned model that a tensor of a dense block belongs to."""
+        for new, slot in enumerate(self.layout.slots):
+            if slot.attn == slot.mlp == old:
+                return new
+            if old in (slot.attn, slot.mlp) and self._origin(slot, rest) == old:
+                return new
+        return None
+
+    def _origin(self, slot: Slot, rest: str) -> int:
+        """The dense block that a tensor of a block of the pruned model comes from."""
+        if slot.attn == slot.mlp or not rest:
+            return slot.attn
+        parts = {self.branches[i].part_of(rest) for i in (slot.attn, slot.mlp)} - {None}
+        return slot.mlp if parts == {Part.MLP} else slot.attn
+
+    def zeroes(self, name: str) -> bool:
+        """Whether a tensor of the pruned model is one that silences a branch."""
+        head = self.prefix + "."
+        index, _, rest = name.removeprefix(head).partition(".")
+        if not name.startswith(head) or not index.isdecimal():
+            return False
+        slot = self.layout.slots[int(index)]
+        if slot.zeroed is None:
+            return False
+        branch = self.branches[slot.attn].branch(slot.zeroed)
+        return branch is not None and rest in branch.outputs
 
     def origin(self, name: str) -> str:
         """The dense model's name for a name of the pruned model."""
@@ -83,4 +122,4 @@ class Renamer:
         index, dot, rest = name.removeprefix(head).partition(".")
         if not name.startswith(head) or not index.isdecimal():
             return name
-        return f"{head}{self.mask.kept[int(index)]}{dot}{rest}"
+        return f"{head}{self._origin(self.layout.slots[int(index)], rest)}{dot}{rest}"

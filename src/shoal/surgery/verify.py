@@ -13,10 +13,12 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from shoal.core.errors import VerificationError
+from shoal.core.layout import Layout
 from shoal.core.mask import Mask
 from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
 from shoal.models.masked import muted
+from shoal.models.sublayers import needed
 from shoal.surgery.probe import greedy, logits_of, probe_tokens
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ carried through the depth of a model, for kernels that choose another order of s
 def check_reload(
     folder: Path,
     dense: DenseModel,
-    mask: Mask,
+    target: Mask | Layout,
     *,
     batch_sizes: Sequence[int] = (1, 2),
     new_tokens: int = 8,
@@ -43,7 +45,7 @@ def check_reload(
     Args:
         folder: The checkpoint.
         dense: The dense model. It is left as it was.
-        mask: The blocks that the checkpoint leaves out.
+        target: What the checkpoint leaves out, or what its blocks are made of.
         batch_sizes: Batch sizes to compare logits at.
         new_tokens: Greedy tokens to compare, with and without a KV cache.
         tolerance: Largest relative logit difference; None takes that of the dtype.
@@ -55,12 +57,14 @@ def check_reload(
     Raises:
         VerificationError: If keys are left over, logits differ, or generation differs.
     """
-    model = _reload(folder, dense, mask)
+    layout = target if isinstance(target, Layout) else Layout.of(target)
+    mask = layout.mask
+    model = _reload(folder, dense, len(layout))
     allowed = TOLERANCE.get(dense.dtype, 1e-4) if tolerance is None else tolerance
     worst, relative = 0.0, 0.0
     for batch in batch_sizes:
         tokens = probe_tokens(dense, batch, new_tokens)
-        with muted(dense.blocks, mask):
+        with muted(dense.blocks, mask, needed(dense, mask)):
             expected = logits_of(dense.module, tokens)
         difference = (logits_of(model, tokens) - expected).abs().max().item()
         scaled = difference / max(expected.abs().max().item(), 1e-12)
@@ -81,7 +85,7 @@ def check_reload(
     return checks
 
 
-def _reload(folder: Path, dense: DenseModel, mask: Mask) -> PreTrainedModel:
+def _reload(folder: Path, dense: DenseModel, depth: int) -> PreTrainedModel:
     auto: Any = AutoModelForCausalLM
     model, report = auto.from_pretrained(
         folder,
@@ -95,9 +99,9 @@ def _reload(folder: Path, dense: DenseModel, mask: Mask) -> PreTrainedModel:
         raise VerificationError(
             f"the written model does not load cleanly ({listed}). The result is not kept."
         )
-    if depth_of(model.config) != len(mask.kept):
+    if depth_of(model.config) != depth:
         raise VerificationError(
-            f"the written model has {depth_of(model.config)} blocks, not {len(mask.kept)}. "
+            f"the written model has {depth_of(model.config)} blocks, not {depth}. "
             "The result is not kept."
         )
     loaded: PreTrainedModel = model.to(dense.device).eval()
@@ -108,7 +112,7 @@ def _compare_generation(
     model: PreTrainedModel, dense: DenseModel, mask: Mask, new_tokens: int
 ) -> dict[str, float | bool]:
     tokens = probe_tokens(dense, 1, new_tokens)
-    with muted(dense.blocks, mask):
+    with muted(dense.blocks, mask, needed(dense, mask)):
         references = {
             cached: greedy(dense.module, tokens, new_tokens, use_cache=cached)
             for cached in (True, False)

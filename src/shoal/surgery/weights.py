@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from shoal.core.mask import Mask
+from shoal.core.layout import Layout
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_config
 from shoal.models.source import Source, weight_files
 from shoal.surgery.config import prune_config
-from shoal.surgery.shards import Stored, read_header, renamed, write_shards
+from shoal.surgery.shards import Stored, read_header, renamed, write_shards, zeroed
 from shoal.surgery.tensors import Renamer
 
 _FLOATS = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
@@ -34,12 +34,14 @@ class Weights:
     write: Callable[[Path], object]
 
 
-def plan_weights(dense: DenseModel, mask: Mask, shallow: PreTrainedModel, limit: int) -> Weights:
+def plan_weights(
+    dense: DenseModel, layout: Layout, shallow: PreTrainedModel, limit: int
+) -> Weights:
     """Choose the route: the files where the source has safetensors, else the model in memory.
 
     Args:
         dense: The dense model.
-        mask: The blocks to remove.
+        layout: What the blocks of the pruned model are made of.
         shallow: The pruned model in memory.
         limit: Largest number of tensor bytes in one file.
 
@@ -48,11 +50,12 @@ def plan_weights(dense: DenseModel, mask: Mask, shallow: PreTrainedModel, limit:
         UnsupportedModelError: If the tensors of the blocks cannot be told in the files.
     """
     source = dense.source
-    if source.folder is not None and source.gguf is None:
+    if source.folder is not None and source.gguf is None and _told_apart(dense, layout):
         tensors = [t for file in weight_files(source.folder) for t in read_header(file)]
-        renamer = Renamer.of_keys((t.name for t in tensors), dense.blocks.path, mask)
-        kept = renamed(tensors, renamer)
-        config = _file_config(source, dense, mask, kept)
+        branches = () if layout.whole else dense.branches
+        renamer = Renamer.of_keys((t.name for t in tensors), dense.blocks.path, layout, branches)
+        kept = zeroed(renamed(tensors, renamer), renamer.zeroes)
+        config = _file_config(source, dense, layout, kept)
 
         def write_files(folder: Path) -> None:
             write_shards(folder, kept, limit)
@@ -70,10 +73,10 @@ def plan_weights(dense: DenseModel, mask: Mask, shallow: PreTrainedModel, limit:
 
 
 def _file_config(
-    source: Source, dense: DenseModel, mask: Mask, tensors: list[Stored]
+    source: Source, dense: DenseModel, layout: Layout, tensors: list[Stored]
 ) -> PreTrainedConfig:
     """The pruned config of the files, which loading in another dtype has not touched."""
-    config = prune_config(load_config(source), mask)
+    config = prune_config(load_config(source), layout)
     if config.dtype is None:
         sizes: Counter[str] = Counter()
         for tensor in tensors:
@@ -84,6 +87,20 @@ def _file_config(
     if not config.architectures:
         config.architectures = [type(dense.module).__name__]
     return config
+
+
+def _told_apart(dense: DenseModel, layout: Layout) -> bool:
+    """Whether the branches of blocks can be told in the files, where they must be.
+
+    Names of modules are known; a checkpoint may use others, which saving the model goes back to.
+    """
+    folder = dense.source.folder
+    if layout.whole or folder is None:
+        return True
+    stored = {t.name for file in weight_files(folder) for t in read_header(file)}
+    head = dense.blocks.path + "."
+    own = {name for name in dense.module.state_dict() if name.startswith(head)}
+    return own <= stored
 
 
 def _tensor_bytes(module: torch.nn.Module) -> int:

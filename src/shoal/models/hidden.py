@@ -1,0 +1,50 @@
+"""The hidden state among what blocks and their parts are called with and return."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.core.errors import UnsupportedModelError
+
+
+def hidden_of(output: Any) -> torch.Tensor:
+    """The hidden state in what a block returned: the tensor itself, or the first of a sequence."""
+    hidden = output if isinstance(output, torch.Tensor) else output[0]
+    if not isinstance(hidden, torch.Tensor):
+        raise UnsupportedModelError(
+            f"a block returned {type(output).__name__} whose first element is no tensor."
+        )
+    return hidden
+
+
+def with_hidden(output: Any, hidden: torch.Tensor) -> Any:
+    """What a block returned, with another hidden state in it."""
+    if isinstance(output, torch.Tensor):
+        return hidden
+    if isinstance(output, list):
+        return [hidden, *output[1:]]
+    if isinstance(output, tuple):
+        rest = output[1:]
+        return type(output)(hidden, *rest) if hasattr(output, "_fields") else (hidden, *rest)
+    raise UnsupportedModelError(f"a block returned {type(output).__name__}, not a tensor or tuple.")
+
+
+def input_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """The hidden state that a block was called with."""
+    hidden = args[0] if args else kwargs.get("hidden_states")
+    if not isinstance(hidden, torch.Tensor):
+        raise UnsupportedModelError("a block takes no hidden state as its first argument.")
+    return hidden
+
+
+def pose_as(stand_in: nn.Module, block: nn.Module) -> None:
+    """Give a module the plain attributes of the block whose place it takes.
+
+    The surrounding forward may read them (attention_type, layer_idx, ...). A `forward` set on the
+    block itself, as device hooks do, stays with the block.
+    """
+    for name, value in vars(block).items():
+        if not name.startswith("_") and name != "forward" and name not in vars(stand_in):
+            object.__setattr__(stand_in, name, value)

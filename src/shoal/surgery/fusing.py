@@ -1,0 +1,96 @@
+"""How sub-layers are written: fused into ordinary blocks, or silenced by zeros.
+
+* `stock`: whole blocks are left out; every checkpoint of whole blocks is one.
+* `fuse`: what is left of neighbouring blocks becomes one block. Exact, and really shallower; only
+  where attention and MLP alternate.
+* `stock-zeroed`: every block of which something stays is written, with the removed branch's output
+  projection zeroed. Loads anywhere and gives the same outputs, but is neither smaller nor faster.
+* `auto`: fused as far as what is left pairs up, zeroed where it does not.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from shoal.core.errors import UnsupportedModelError, UsageError, unknown_name
+from shoal.core.layout import Layout
+from shoal.core.mask import Mask
+from shoal.models.branches import BlockBranches
+from shoal.models.dense import DenseModel
+
+Format = Literal["auto", "stock", "fuse", "stock-zeroed"]
+
+
+def layout_for(mask: Mask, format: str) -> Layout:
+    """The blocks that a format makes of what a mask leaves.
+
+    Raises:
+        UsageError: If there is no such format, or it cannot hold this mask.
+    """
+    if format not in get_args(Format):
+        raise unknown_name("format", format, get_args(Format))
+    layout = Layout.of(mask, fuse=format != "stock-zeroed")
+    if format == "stock" and not mask.whole_blocks_only:
+        raise UsageError(
+            f"{mask} removes parts of blocks, which the format stock cannot leave out. Use fuse, "
+            "stock-zeroed or auto."
+        )
+    if format == "fuse" and layout.zeroed:
+        slot = layout.zeroed[0]
+        raise UsageError(
+            f"what {mask} leaves does not pair up into attention and MLP: {slot} stays alone. Use "
+            "the format auto, which fills in a zeroed branch there, or search with --fusable."
+        )
+    return layout
+
+
+def name_of(layout: Layout) -> str:
+    """The format that a layout was written in."""
+    if layout.whole:
+        return "stock"
+    if not layout.zeroed:
+        return "fuse"
+    return "fuse + zeroed" if layout.fused else "stock-zeroed"
+
+
+def checked_branches(dense: DenseModel, layout: Layout) -> Sequence[BlockBranches]:
+    """The branches of the dense model's blocks, once they are known to allow a layout.
+
+    Raises:
+        UnsupportedModelError: If a block cannot be fused or silenced as the layout asks.
+    """
+    kind, branches = dense.config.model_type, dense.branches
+    for slot in layout.slots:
+        for i in {slot.attn, slot.mlp} if not slot.plain else ():
+            if not branches[i].paired:
+                raise UnsupportedModelError(
+                    f"{kind}: block {i} has one branch only, so no part of it can be removed. "
+                    "Remove the block."
+                )
+        if slot.attn != slot.mlp:
+            for i in (slot.attn, slot.mlp):
+                if not branches[i].separable:
+                    raise UnsupportedModelError(
+                        f"{kind}: block {i} cannot be fused with another: {_why_not(branches[i])}. "
+                        "Use the format stock-zeroed, or remove whole blocks."
+                    )
+        elif slot.zeroed is not None:
+            branch = branches[slot.attn].branch(slot.zeroed)
+            if branch is None or not branch.outputs:
+                raise UnsupportedModelError(
+                    f"{kind}: no parameters are known that silence the {slot.zeroed} of block "
+                    f"{slot.attn}. Use shoal.load, which skips it, or remove whole blocks."
+                )
+    return branches
+
+
+def can_fuse(branches: Sequence[BlockBranches], attn: int, mlp: int) -> bool:
+    """Whether the attention of one block and the MLP of another make an ordinary block."""
+    one, other = branches[attn], branches[mlp]
+    return one.separable and other.separable
+
+
+def _why_not(branches: BlockBranches) -> str:
+    if not branches.sequential:
+        return "its attention and MLP work side by side on the same state"
+    shared = ", ".join(name or "the block itself" for name in branches.shared)
+    return f"attention and MLP share {shared}"
