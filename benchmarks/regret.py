@@ -71,8 +71,8 @@ class Row:
     worst: float
     rank: float
     evaluations: int
-    blocks: int
-    naive: int
+    blocks: float
+    naive: float
     seconds: float
 
 
@@ -182,7 +182,7 @@ def main() -> None:
         rows.append(row)
         print(
             f"| {row.search} | {row.gap:.4f} | {row.worst:.4f} | {row.rank:.0f} | "
-            f"{row.evaluations} | {row.blocks:,} | {row.naive:,} | {row.seconds:.0f} |",
+            f"{row.evaluations} | {row.blocks:,.0f} | {row.naive:,.0f} | {row.seconds:.0f} |",
             flush=True,
         )
     if options.json is not None:

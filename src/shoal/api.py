@@ -18,21 +18,24 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
-from shoal.core.errors import UsageError
+from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
 from shoal.evaluation.tasks import TaskSettings
 from shoal.models.dense import DenseModel
-from shoal.models.load import load_dense
+from shoal.models.discover import depth_of
+from shoal.models.load import load_config, load_dense, quantisation
+from shoal.models.source import resolve
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.prepare import Model, load_report, prepare, tokenisation
 from shoal.pipeline.prune import PruneResult, run_prune
 from shoal.pipeline.score import ScoreResult, run_score
 from shoal.pipeline.search import SearchResult, run_search
-from shoal.surgery.export import ExportReport
+from shoal.surgery.export import ExportReport, export_files
 from shoal.surgery.export import export as write
-from shoal.surgery.memory import shallow_model
+from shoal.surgery.fusing import layout_for
+from shoal.surgery.skipping import pruned_model
 
 PlanLike: TypeAlias = Plan | Mask | str | Path
 """A plan, a mask, or the path of a plan."""
@@ -169,7 +172,7 @@ def load(
     dense = load_dense(model, device=device, dtype=dtype)
     if plan is None:
         return dense.module
-    return shallow_model(dense, mask_for(dense, plan, any_model=any_model))
+    return pruned_model(dense, mask_for(dense, plan, any_model=any_model))
 
 
 @_keeps_mode
@@ -184,29 +187,49 @@ def export(
     any_model: bool = False,
     **options: Any,
 ) -> ExportReport:
-    """Write an ordinary checkpoint without the blocks that a plan removes, verified by reload.
+    """Write an ordinary checkpoint without the blocks that a plan removes, and check it.
+
+    From files that lose whole blocks the tensors are copied without loading the model; how much of
+    the result is checked, and why, stands in the report.
 
     Args:
         model: A hub id, folder, GGUF file or embedded name; or a model object.
         plan: What to remove.
         out: The folder to write.
-        device: Where the check runs.
-        dtype: The dtype of the check, and of weights that come from memory or a GGUF file.
+        device: Where a full check runs.
+        dtype: The dtype of a full check, and of weights that come from memory or a GGUF file.
         overwrite: Replace an existing folder.
         any_model: Apply a plan that was made for another checkpoint of the same depth.
-        **options: Further arguments of `shoal.surgery.export.export`.
+        **options: Further arguments of `shoal.surgery.export.export_files`: `check`, `format`,
+            `max_shard_bytes`, `results`.
 
     Raises:
         UsageError: If the plan was made for another model, or the folder exists.
         VerificationError: If the written checkpoint is not the masked model.
     """
     read = as_plan(plan)
-    dense = load_dense(model, device=device, dtype=dtype)
-    mask = mask_for(dense, read, any_model=any_model)
+    mask = read if isinstance(read, Mask) else read.mask
     if not mask.removed:
         raise UsageError("the plan removes nothing, so there is nothing to write.")
-    recorded = read if isinstance(read, Plan) else None
-    return write(dense, mask, Path(out), plan=recorded, overwrite=overwrite, **options)
+    options |= {"plan": read if isinstance(read, Plan) else None, "overwrite": overwrite}
+    if isinstance(model, str):
+        source = resolve(model)
+        if source.gguf is None:
+            config = load_config(source, quantised=True)
+            check_plan(read, depth_of(config), source.id, source.fingerprint, any_model=any_model)
+            if layout_for(mask, options.get("format", "auto")).whole:
+                options |= {"config": config, "device": device, "dtype": dtype}
+                return export_files(source, mask, Path(out), **options)
+            if quantisation(config) is not None:
+                raise UnsupportedModelError(
+                    f"{source.id} is quantised ({quantisation(config)}), and quantised files can "
+                    f"lose whole blocks only, but {mask} removes parts of blocks."
+                )
+        dense = load_dense(source, device=device, dtype=dtype)
+    else:
+        dense = load_dense(model, device=device, dtype=dtype)
+    check_plan(read, dense.depth, dense.source.id, lambda: dense.fingerprint, any_model=any_model)
+    return write(dense, mask, Path(out), **options)
 
 
 @_keeps_mode
@@ -276,18 +299,39 @@ def mask_for(dense: DenseModel, plan: PlanLike, *, any_model: bool = False) -> M
         UsageError: If the plan was made for another model.
     """
     plan = as_plan(plan)
+    return check_plan(
+        plan, dense.depth, dense.source.id, lambda: dense.fingerprint, any_model=any_model
+    )
+
+
+def check_plan(
+    plan: Plan | Mask, depth: int, name: str, fingerprint: Callable[[], str], *, any_model: bool
+) -> Mask:
+    """The mask of a plan, checked against a model, loaded or not.
+
+    Args:
+        plan: The plan.
+        depth: Number of blocks of the model.
+        name: What the model is called.
+        fingerprint: Takes its fingerprint, for which all its files are read.
+        any_model: Apply a plan that was made for another checkpoint.
+
+    Raises:
+        UsageError: If the plan was made for another model.
+    """
     mask = plan if isinstance(plan, Mask) else plan.mask
-    if mask.depth != dense.depth:
+    if mask.depth != depth:
         raise UsageError(
-            f"the plan is for a model with {mask.depth} blocks, but {dense.source.id} has "
-            f"{dense.depth}."
+            f"the plan is for a model with {mask.depth} blocks, but {name} has {depth}."
         )
-    if isinstance(plan, Plan) and not any_model and plan.model.fingerprint != dense.fingerprint:
-        raise UsageError(
-            f"the plan was made for {plan.model.id} (fingerprint {plan.model.fingerprint}), but "
-            f"{dense.source.id} is another checkpoint ({dense.fingerprint}). If you mean it, pass "
-            "--any-model (any_model=True)."
-        )
+    if isinstance(plan, Plan) and not any_model:
+        found = fingerprint()
+        if plan.model.fingerprint != found:
+            raise UsageError(
+                f"the plan was made for {plan.model.id} (fingerprint {plan.model.fingerprint}), "
+                f"but {name} is another checkpoint ({found}). If you mean it, pass --any-model "
+                "(any_model=True)."
+            )
     return mask
 
 

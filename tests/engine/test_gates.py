@@ -13,17 +13,17 @@ from shoal.config.objectives import (
     MarginConfig,
     NllConfig,
 )
-from shoal.core.errors import NotFiniteError, UsageError
+from shoal.core.errors import NotFiniteError, UnsupportedModelError, UsageError
 from shoal.data import Choice, ChoiceItem, ChoiceSet, Corpus, Tokenisation
-from shoal.engine.gate_forms import find_updates
+from shoal.engine.gate_forms import gates_for
 from shoal.engine.gates import gate_gradients
 from shoal.models.dense import DenseModel
-from shoal.models.masked import hidden_of, input_of, with_hidden
+from shoal.models.hidden import hidden_of, input_of, with_hidden
 from shoal.objectives.build import build_objective
 from shoal.testing.tiny import TINY_FAMILIES
 
-# What each part of a sandwich or parallel block adds comes from a module of its own in these.
-UPDATES = set(TINY_FAMILIES) - {"bloom", "granite", "granitemoehybrid"}
+# What these add is scaled by a constant on the way.
+SCALED = {"granite", "granitemoehybrid"}
 
 LINES = ["a short one", "this is the second document , a bit longer .", "and a third , in between"]
 TEXTS = Corpus.of("lambada", "train", LINES, "here")
@@ -74,8 +74,13 @@ def loss_of(objective, dense, place):
     return objective.losses(Plain(), batch)[at]
 
 
+def updates_of(dense, form=None):
+    """The modules that each gate scales, by the branches that were found."""
+    return [gate.updates for gate in gates_for(dense, form)[1]]
+
+
 def gated(dense, layer, alpha, updates):
-    """Hooks that scale one block's updates, or the block's change, by a scalar."""
+    """Hooks that scale one gate's updates, or one block's change, by a scalar."""
 
     def update(module, args, kwargs, output):
         return with_hidden(output, (output if torch.is_tensor(output) else output[0]) * alpha)
@@ -98,8 +103,8 @@ CLOSE = {"rel": 5e-4, "abs": 1e-4}
 
 def expected(dense, objective, updates, step=STEP):
     """Finite differences of every example's loss by every gate."""
-    rows = np.zeros((objective.num_examples, dense.depth))
-    for layer in range(dense.depth):
+    rows = np.zeros((objective.num_examples, dense.depth if updates is None else len(updates)))
+    for layer in range(rows.shape[1]):
         for at, weight in STENCIL.items():
             hooks = gated(dense, layer, 1 + at * step, updates)
             with torch.inference_mode():
@@ -118,8 +123,8 @@ def test_texts_equal_finite_differences(double, family, form):
     objective = objective_on(dense, NllConfig(), TEXTS)
     assert max(len(b.examples) for b in objective.batches) > 1
     found = gate_gradients(dense, objective, form=form)
-    updates = find_updates(dense, objective.batches[0].tokens) if form is None else None
-    assert found.form == ("updates" if form is None and family in UPDATES else "block")
+    updates = updates_of(dense) if form is None else None
+    assert found.form == (form or "updates")
     # The kinks of ReLU want a small step, and this family computes all in float64.
     step = 1e-5 if family == "opt" else STEP
     assert found.values == pytest.approx(expected(dense, objective, updates, step), **CLOSE)
@@ -132,7 +137,7 @@ def test_choices_equal_finite_differences(double, config, family, packed):
     objective = objective_on(dense, config, ITEMS, pack_choices=packed)
     assert (objective.batches[0].tokens.attend is not None) is packed
     assert len(objective.batches[0].examples) > 1
-    updates = find_updates(dense, objective.batches[0].tokens)
+    updates = updates_of(dense)
     found = gate_gradients(dense, objective)
     assert found.values == pytest.approx(expected(dense, objective, updates), **CLOSE)
 
@@ -162,7 +167,7 @@ def test_batches_equal_one_example_at_a_time(tiny_dense, family):
     dense = tiny_dense(family)
     together = gate_gradients(dense, objective_on(dense, NllConfig(), TEXTS))
     alone = gate_gradients(dense, objective_on(dense, NllConfig(), TEXTS, batch_tokens=1))
-    assert together.form == alone.form == ("updates" if family in UPDATES else "block")
+    assert together.form == alone.form == "updates"
     scale = np.abs(alone.values).max()
     assert together.values == pytest.approx(alone.values, abs=2e-5 * scale)
     assert (np.abs(alone.values).max(0) > 0).all()
@@ -173,7 +178,7 @@ def test_examples_add_up_to_the_gradient_of_the_sum(double, packed):
     dense = double("phi3")
     objective = objective_on(dense, MarginConfig(), ITEMS, pack_choices=packed)
     found = gate_gradients(dense, objective).values.sum(0)
-    updates = find_updates(dense, objective.batches[0].tokens)
+    updates = updates_of(dense)
     for layer in range(dense.depth):
         alpha = torch.ones((), dtype=torch.float64, requires_grad=True)
         hooks = gated(dense, layer, alpha, updates)
@@ -207,13 +212,74 @@ def test_inside_inference_mode(tiny_dense):
     assert found == pytest.approx(gate_gradients(dense, objective).values)
 
 
+@pytest.mark.parametrize(
+    "family", ["llama", "gemma2", "gpt2", "opt", "bloom", "cohere", "granitemoehybrid"]
+)
+def test_sublayers_equal_finite_differences(double, family):
+    dense = double(family)
+    objective = objective_on(dense, NllConfig(), TEXTS)
+    found = gate_gradients(dense, objective, form="sublayers")
+    assert found.form == "sublayers"
+    assert found.values.shape == (3, 12)
+    step = 1e-5 if family == "opt" else STEP
+    slopes = expected(dense, objective, updates_of(dense, "sublayers"), step)
+    assert found.values == pytest.approx(slopes, **CLOSE)
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+def test_sublayers_of_a_block_add_up_to_its_gate(tiny_dense, family):
+    dense = tiny_dense(family)
+    objective = objective_on(dense, NllConfig(), TEXTS)
+    apart = gate_gradients(dense, objective, form="sublayers").values
+    together = gate_gradients(dense, objective, form="updates").values
+    scale = np.abs(apart).max()
+    assert apart.reshape(3, -1, 2).sum(2) == pytest.approx(together, abs=2e-6 * scale)
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+def test_updates_are_all_that_is_added_and_nothing_else_reads_them(tiny_dense, family):
+    """h + a + m is what leaves the block to the last bit, also once a and m are halved."""
+    dense = tiny_dense(family)
+    tokens = objective_on(dense, NllConfig(), TEXTS).batches[0].tokens
+    pairs = updates_of(dense, "sublayers")
+    for factor in (1.0, 0.5):
+        seen, ends, hooks = {}, [], []
+
+        def scale(module, args, kwargs, output, factor=factor, seen=seen):
+            update = hidden_of(output) * factor
+            seen[module] = update.clone()
+            return with_hidden(output, update)
+
+        def enter(module, args, kwargs, ends=ends):
+            ends.append(input_of(args, kwargs).clone())
+
+        def leave(module, args, output, ends=ends):
+            ends.append(hidden_of(output).clone())
+
+        for block in dense.blocks.layers:
+            hooks.append(block.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.append(block.register_forward_hook(leave))
+        for module in {m for updates in pairs for m in updates}:
+            hooks.append(module.register_forward_hook(scale, with_kwargs=True))
+        with torch.inference_mode():
+            dense.module.base_model(**tokens.forward_arguments(dense.dtype))
+        for hook in hooks:
+            hook.remove()
+        for i in range(dense.depth):
+            h, out = ends[2 * i], ends[2 * i + 1]
+            a, m = (sum(seen[x].view(h.shape) for x in pairs[2 * i + j]) for j in (0, 1))
+            if family in SCALED:
+                constant = dense.config.residual_multiplier
+                assert torch.allclose(h + constant * a + constant * m, out, atol=1e-5)
+            else:
+                assert torch.equal(h + a + m, out) or torch.equal(h + (a + m), out)
+
+
 def test_refusals(tiny_dense):
     dense = tiny_dense("bloom")
     with pytest.raises(UsageError, match="margin, likelihood or nll"):
         gate_gradients(dense, objective_on(dense, AccuracyConfig(), ITEMS, pack_choices=False))
     objective = objective_on(dense, NllConfig(), TEXTS)
-    with pytest.raises(UsageError, match="form block"):
-        gate_gradients(dense, objective, form="updates")
     with pytest.raises(UsageError, match="zero there"):
         gate_gradients(dense, objective_on(dense, KlConfig(), TEXTS))
     broken = DenseModel(copy.deepcopy(dense.module), dense.tokenizer, dense.source)
@@ -221,3 +287,38 @@ def test_refusals(tiny_dense):
         next(iter(broken.blocks.layers[2].parameters())).fill_(torch.nan)
     with pytest.raises(NotFiniteError, match="3 of 3"):
         gate_gradients(broken, objective)
+
+
+def test_where_branches_cannot_be_told_gates_act_on_blocks(tiny_dense, monkeypatch):
+    dense = tiny_dense("llama")
+    objective = objective_on(dense, NllConfig(), TEXTS)
+    blocks = gate_gradients(dense, objective, form="block")
+    other = DenseModel(dense.module, dense.tokenizer, dense.source)
+
+    def fail(dense):
+        raise UnsupportedModelError("block 0 has a third branch")
+
+    monkeypatch.setattr("shoal.models.sublayers.discover", fail)
+    found = gate_gradients(other, objective)
+    assert found.form == "block"
+    assert np.array_equal(found.values, blocks.values)
+    with pytest.raises(UsageError, match=r"third branch.*form block"):
+        gate_gradients(other, objective, form="updates")
+    with pytest.raises(UnsupportedModelError, match="third branch"):
+        gate_gradients(other, objective, form="sublayers")
+
+
+def test_blocks_that_share_a_module_are_gated_whole(tiny_dense):
+    """The shared module would run through the gates of both blocks each time."""
+    dense = DenseModel(
+        copy.deepcopy(tiny_dense("llama").module), tiny_dense("llama").tokenizer,
+        tiny_dense("llama").source,
+    )  # fmt: skip
+    layers = dense.blocks.layers
+    layers[3].mlp = layers[2].mlp
+    objective = objective_on(dense, NllConfig(), TEXTS)
+    found = gate_gradients(dense, objective)
+    assert found.form == "block"
+    assert found.values == pytest.approx(expected(dense, objective, None, 0.05), rel=0.05, abs=0.02)
+    with pytest.raises(UnsupportedModelError, match="share a module"):
+        gate_gradients(dense, objective, form="sublayers")

@@ -5,56 +5,125 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.mask import Mask
+from shoal.core.mask import Mask, Site
 from shoal.core.space import SearchSpace
-from shoal.engine.trie import naive_passes, path, shared_passes, visiting_order, visits
+from shoal.core.units import Granularity, units_of_granularity
+from shoal.engine.trie import (
+    halved_by,
+    naive_passes,
+    passes,
+    shared_passes,
+    steps,
+    visiting_order,
+    visits,
+)
 
 
 @st.composite
-def mask_sets(draw: st.DrawFn) -> list[Mask]:
-    """Distinct masks of one model, in any order."""
+def block_sets(draw: st.DrawFn) -> list[Mask]:
+    """Distinct masks of whole blocks of one model, in any order."""
     depth = draw(st.integers(1, 9))
     removed = st.frozensets(st.integers(0, depth - 1))
     chosen = draw(st.lists(removed, unique=True, max_size=20))
     return [Mask.of(depth, blocks) for blocks in chosen]
 
 
-def prefixes(masks: list[Mask]) -> set[tuple[int, ...]]:
-    """The distinct beginnings of the kept blocks: the nodes of the trie, without its root."""
-    return {m.kept[:n] for m in masks for n in range(1, len(m.kept) + 1)}
+@st.composite
+def part_sets(draw: st.DrawFn) -> list[Mask]:
+    """Distinct masks of blocks and sub-layers of one model, in any order."""
+    depth = draw(st.integers(1, 5))
+    places = [site for i in range(depth) for site in Site(i).sublayers]
+    removed = st.frozensets(st.sampled_from(places))
+    chosen = draw(st.lists(removed, unique=True, max_size=20))
+    return [Mask(depth, sites) for sites in chosen]
 
 
-def execute(masks: list[Mask]) -> tuple[dict[Mask, tuple[int, ...]], int, int]:
+def mask_sets() -> st.SearchStrategy[list[Mask]]:
+    return block_sets() | part_sets()
+
+
+Ran = tuple[Site, ...]
+"""The sub-layers that made a state."""
+
+
+def rest(mask: Mask) -> Ran:
+    """What a mask keeps, in order."""
+    return tuple(s for i in mask.kept for s in Site(i).sublayers if s not in mask.sublayers)
+
+
+def execute(
+    masks: list[Mask], whole: frozenset[int] = frozenset()
+) -> tuple[dict[Mask, Ran], float, int]:
     """Run the plan, holding no state but those it says to keep.
 
-    A state is represented by the blocks that made it. Returns each mask's output, the number of
-    block passes, and the most states that waited at once besides the entry.
+    A state is represented by what made it. Returns each mask's output, the number of block passes,
+    and the most states that waited at once besides the entry.
     """
-    held: dict[int, tuple[int, ...]] = {0: ()}
-    outputs: dict[Mask, tuple[int, ...]] = {}
-    passes = most = 0
-    for visit in visits(masks):
+    held: dict[int, Ran] = {0: ()}
+    outputs: dict[Mask, Ran] = {}
+    done, most = 0.0, 0
+    for visit in visits(masks, whole):
         start = max(place for place, state in enumerate(visit.path) if state in held)
         state = held[visit.path[start]]
         held = {name: s for name, s in held.items() if name in visit.keep}
-        for place in range(start, len(visit.path)):
-            if place > start:
-                state = (*state, visit.mask.kept[place - 1])
-                passes += 1
-            if visit.path[place] in visit.keep:
-                held[visit.path[place]] = state
+        if visit.path[start] in visit.keep:
+            held[visit.path[start]] = state
+        for name, site in visit.steps[start:]:
+            state = (*state, *site.sublayers)
+            done += passes(site)
+            if name in visit.keep:
+                held[name] = state
         assert set(held) == visit.keep
         outputs[visit.mask] = state
         most = max(most, len(held.keys() - {0}))
         held[0] = ()
-    return outputs, passes, most
+    return outputs, done, most
 
 
 @given(mask_sets())
 def test_the_plan_runs_every_mask_with_the_fewest_passes(masks: list[Mask]) -> None:
-    outputs, passes, _ = execute(masks)
-    assert outputs == {m: m.kept for m in masks}
-    assert passes == shared_passes(masks) == len(prefixes(masks)) <= naive_passes(masks)
+    outputs, done, _ = execute(masks)
+    assert outputs == {m: rest(m) for m in masks}
+    assert done == shared_passes(masks) <= naive_passes(masks)
+
+
+@given(block_sets())
+def test_whole_blocks_take_a_pass_per_distinct_prefix(masks: list[Mask]) -> None:
+    prefixes = {m.kept[:n] for m in masks for n in range(1, len(m.kept) + 1)}
+    assert shared_passes(masks) == len(prefixes)
+
+
+@given(part_sets())
+def test_halves_take_half_a_pass_per_distinct_prefix(masks: list[Mask]) -> None:
+    halved = halved_by(masks)
+    prefixes = {
+        rest(m)[:n]: rest(m)[n - 1]
+        for m in masks
+        for n in range(1, len(rest(m)) + 1)
+        # No state is held inside a block that every mask keeps or removes whole.
+        if n == len(rest(m)) or rest(m)[n - 1].layer in halved or rest(m)[n - 1].position % 2
+    }
+    costs = [0.5 if last.layer in halved else 1.0 for last in prefixes.values()]
+    assert shared_passes(masks) == sum(costs)
+
+
+@given(part_sets())
+def test_blocks_that_cannot_be_halved_are_run_in_one_pass(masks: list[Mask]) -> None:
+    every = frozenset(range(5))
+    outputs, done, _ = execute(masks, every)
+    assert outputs == {m: rest(m) for m in masks}
+    assert done <= naive_passes(masks)
+    for visit in visits(masks, every):
+        assert len(visit.steps) == len(visit.mask.kept)
+
+
+def test_half_steps_cost_about_what_blocks_do() -> None:
+    depth = 12
+    half = SearchSpace(depth, units_of_granularity(Granularity.HALF, depth))
+    masks = list(half.masks(1))
+    assert len(masks) == 2 * depth - 1
+    assert naive_passes(masks) == (2 * depth - 1) * (depth - 1)
+    assert shared_passes(masks) < 0.6 * naive_passes(masks)
 
 
 @given(mask_sets())
@@ -82,7 +151,7 @@ def test_no_state_waits_in_vain(masks: list[Mask]) -> None:
             assert state in starts
 
 
-@given(mask_sets())
+@given(block_sets())
 def test_never_more_states_wait_than_blocks_are_removed(masks: list[Mask]) -> None:
     for visit in visits(masks):
         assert len(visit.keep) <= visit.mask.num_blocks
@@ -91,18 +160,18 @@ def test_never_more_states_wait_than_blocks_are_removed(masks: list[Mask]) -> No
 @pytest.mark.parametrize("depth", [2, 5, 12])
 def test_single_removals_hold_one_state_and_share_half(depth: int) -> None:
     masks = list(SearchSpace.of_blocks(depth).masks(1))
-    _, passes, most = execute(masks)
+    _, done, most = execute(masks)
     assert most <= 1
     assert naive_passes(masks) == depth * (depth - 1)
     # Without the shared beginnings, block i's mask runs the depth - 1 - i blocks above it.
-    assert passes == depth * (depth - 1) // 2 + depth - 1
+    assert done == depth * (depth - 1) // 2 + depth - 1
 
 
 def test_the_drawing_of_the_module() -> None:
     masks = [Mask.of(3, [b]) for b in range(3)]
     assert (naive_passes(masks), shared_passes(masks)) == (6, 5)
     assert [v.mask.blocks[0] for v in visits(masks)] == [0, 1, 2]
-    assert [set(v.keep) for v in visits(masks)] == [{0}, {0b001}, set()]
+    assert [set(v.keep) for v in visits(masks)] == [{0}, {0b000011}, set()]
 
 
 def test_all_masks_of_k_share_every_prefix() -> None:
@@ -124,17 +193,18 @@ def test_removed_blocks_are_visited_before_kept_ones(masks: list[Mask]) -> None:
     order = visiting_order(masks)
     assert sorted(map(str, order)) == sorted(map(str, masks))
     for one, other in pairwise(order):
-        first = min(set(one.blocks) ^ set(other.blocks))
-        assert first in one.blocks
+        assert min(one.places ^ other.places) in one.places
 
 
-@given(st.integers(1, 12), st.data())
-def test_path_names_states_by_the_blocks_that_made_them(depth: int, data: st.DataObject) -> None:
-    mask = Mask.of(depth, data.draw(st.sets(st.integers(0, depth - 1))))
-    states = path(mask)
-    assert states[0] == 0
-    assert states[-1] == sum(1 << b for b in mask.kept)
-    assert [a ^ b for a, b in pairwise(states)] == [1 << b for b in mask.kept]
+@given(part_sets(), st.sets(st.integers(0, 4)))
+def test_states_are_named_by_what_made_them(masks: list[Mask], halved: set[int]) -> None:
+    for mask in masks:
+        found = steps(mask, frozenset(halved))
+        ran = [s for _, site in found for s in site.sublayers]
+        assert tuple(ran) == rest(mask)
+        names = [0, *(state for state, _ in found)]
+        for (before, now), (_, site) in zip(pairwise(names), found, strict=True):
+            assert now ^ before == sum(1 << s.position for s in site.sublayers)
 
 
 def test_no_masks_and_the_dense_one() -> None:

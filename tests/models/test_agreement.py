@@ -6,42 +6,16 @@ import torch
 from shoal.core.mask import Mask
 from shoal.engine.runners import ReplayRunner, WholeRunner
 from shoal.engine.selfcheck import choose_runner
-from shoal.models.batch import TokenBatch
 from shoal.models.load import load_dense
 from shoal.models.tail import find_head
 from shoal.surgery.export import export
 from shoal.surgery.memory import shallow_model
+from shoal.testing.scoring import plain_logprobs as oracle
+from shoal.testing.scoring import runner_logprobs as scores
+from shoal.testing.scoring import tiny_batch as batch
 from shoal.testing.tiny import TINY_FAMILIES
 
 MASKS = [Mask.of(6, blocks) for blocks in ((), (0,), (5,), (1, 3), (2, 3, 4), (0, 1, 2, 3, 4))]
-
-
-def batch(length=20, rows=3, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(4, 128, (rows, length), generator=generator)
-    wanted = torch.arange(rows * length).view(rows, length)[:, :-1].reshape(-1)
-    return TokenBatch(
-        input_ids=ids,
-        rows=wanted,
-        pick=torch.arange(len(wanted)),
-        targets=ids[:, 1:].reshape(-1),
-        segment=torch.arange(rows).repeat_interleave(length - 1),
-        num_segments=rows,
-    )
-
-
-def oracle(model, tokens):
-    with torch.inference_mode():
-        table = model(tokens.input_ids, use_cache=False).logits.double().log_softmax(-1)
-    return table[:, :-1].gather(2, tokens.input_ids[:, 1:, None]).reshape(-1)
-
-
-def scores(runner, tokens, masks, index=None):
-    with torch.inference_mode():
-        return {
-            m: s.token_logprobs(tokens.pick, tokens.targets).double()
-            for m, s in runner.run(index, tokens, masks)
-        }
 
 
 def writable(dense, mask):

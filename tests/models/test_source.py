@@ -34,7 +34,26 @@ def test_folders_that_are_no_models(tmp_path):
     with pytest.raises(UsageError, match=r"neither model\.safetensors nor"):
         resolve(str(tmp_path))
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(UsageError, match="pickled"):
+    assert resolve(str(tmp_path)).pickled
+
+
+@pytest.mark.parametrize("name", ["../x.safetensors", "/etc/x.safetensors", "a/../../x.safetensors"])
+@pytest.mark.parametrize("index", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_index_files_that_lead_out_of_the_folder_are_refused(tmp_path, name, index):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (tmp_path / "x.safetensors").write_bytes(b"")
+    (folder / "config.json").write_text("{}")
+    (folder / index).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(UsageError, match="outside the folder"):
+        resolve(str(folder))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {}}'])
+def test_index_files_that_are_no_lists_are_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(UsageError, match="no list of weight files"):
         resolve(str(tmp_path))
 
 

@@ -19,7 +19,7 @@ from shoal.data import (
     encode_corpus,
 )
 from shoal.models.dense import DenseModel
-from shoal.models.masked import hidden_of
+from shoal.models.hidden import hidden_of
 from shoal.objectives.build import build_objective
 from shoal.objectives.scores.states import state_windows
 from shoal.objectives.scores.table import STATES

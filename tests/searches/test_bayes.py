@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.config.searches import BayesConfig, RandomConfig
+from shoal.core.budget import CountBudget
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -40,7 +41,9 @@ def one_shot(landscape: Landscape, k: int) -> Mask | None:
 
 def proposer(landscape: Landscape, k: int, pool: int = 64) -> Proposer:
     space = SearchSpace.of_blocks(landscape.depth)
-    problem = Problem(space, k, np.random.default_rng(0), LandscapeSignals(landscape, space))
+    problem = Problem(
+        space, CountBudget(k), np.random.default_rng(0), LandscapeSignals(landscape, space)
+    )
     alone = singles(landscape)
     dense = Evaluation.of(space.dense, landscape.losses(space.dense))
     excess = np.array([e.mean - dense.mean for e in alone])

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.config.searches import BeamConfig, GreedyConfig
+from shoal.core.budget import CountBudget
 from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
@@ -18,18 +19,24 @@ from shoal.testing.signals import LandscapeSignals
 
 
 class TestBeam(SearchConformance):
+    deterministic = True
+
     @pytest.fixture
     def config(self) -> BeamConfig:
         return BeamConfig()
 
 
 class TestBeamOfWidthOne(SearchConformance):
+    deterministic = True
+
     @pytest.fixture
     def config(self) -> BeamConfig:
         return BeamConfig(width=1)
 
 
 class TestBeamWithRoomForAllMasks(SearchConformance):
+    deterministic = True
+    unit_optimum = True
     pairwise_optimum = True
 
     @pytest.fixture
@@ -127,7 +134,9 @@ def test_each_depth_is_one_contest_in_which_dropped_masks_rank_last() -> None:
     landscape = Additive(((0.0, 1.0, 2.0, 3.0, 4.0),))
     space = SearchSpace.of_blocks(5)
     signals = LandscapeSignals(landscape, space)
-    run = beam(Problem(space, 2, np.random.default_rng(0), signals), BeamConfig(width=2))
+    run = beam(
+        Problem(space, CountBudget(2), np.random.default_rng(0), signals), BeamConfig(width=2)
+    )
     contest = next(run)
     assert isinstance(contest, Contest)
     assert contest.winners == 2

@@ -10,6 +10,8 @@ from shoal.testing.searches import SearchConformance, no_neighbours, solve
 
 
 class TestBruteForce(SearchConformance):
+    deterministic = True
+    unit_optimum = True
     pairwise_optimum = True
 
     @pytest.fixture

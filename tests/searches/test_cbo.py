@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shoal.config.searches import CboConfig
+from shoal.core.budget import CountBudget
 from shoal.core.errors import NotFiniteError, UsageError
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -30,6 +31,8 @@ from shoal.testing.signals import LandscapeSignals
 
 
 class TestPairwise(SearchConformance):
+    deterministic = True
+    unit_optimum = True
     pairwise_optimum = True
 
     @pytest.fixture
@@ -38,6 +41,7 @@ class TestPairwise(SearchConformance):
 
 
 class TestPairwiseAnnealed(SearchConformance):
+    unit_optimum = True
     pairwise_optimum = True
 
     @pytest.fixture
@@ -47,6 +51,8 @@ class TestPairwiseAnnealed(SearchConformance):
 
 
 class TestGradient(SearchConformance):
+    deterministic = True
+
     # A sum of squares is blind to the sign of a cost.
     separable_optimum = False
 
@@ -104,7 +110,9 @@ class WithGradients(LandscapeSignals):
 
 def problem(landscape: Landscape, k: int, space: SearchSpace | None = None) -> Problem:
     space = space or SearchSpace.of_blocks(landscape.depth)
-    return Problem(space, k, np.random.default_rng(0), LandscapeSignals(landscape, space))
+    return Problem(
+        space, CountBudget(k), np.random.default_rng(0), LandscapeSignals(landscape, space)
+    )
 
 
 def random_model(units: int, seed: int) -> Quadratic:
@@ -215,7 +223,8 @@ def test_gradients_that_are_not_finite_are_refused(row: list[float]) -> None:
     landscape = Additive.random(4)
     signals = WithGradients(landscape, space, values=[[1.0] * 4, row])
     run = CboConfig().load()(
-        Problem(space, 2, np.random.default_rng(0), signals), CboConfig(form="gradient")
+        Problem(space, CountBudget(2), np.random.default_rng(0), signals),
+        CboConfig(form="gradient"),
     )
     with pytest.raises(NotFiniteError, match=r"gradients of 1 of 2 examples .* first of example 1"):
         next(run)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.config.searches import EvoConfig
+from shoal.core.budget import CountBudget
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask, Site
 from shoal.core.space import SearchSpace
@@ -114,7 +115,7 @@ def test_ends_when_no_mutant_is_valid() -> None:
 def test_each_generation_is_a_contest_with_one_winner_and_the_parent_takes_part() -> None:
     space = SearchSpace.of_blocks(12)
     signals = LandscapeSignals(Additive.flat(12), space)
-    problem = Problem(space, 4, np.random.default_rng(0), signals)
+    problem = Problem(space, CountBudget(4), np.random.default_rng(0), signals)
     run = evo(problem, EvoConfig(offspring=5, initial=6, generations=2))
     pool = next(run)
     assert isinstance(pool, Contest)

@@ -17,12 +17,16 @@ RANKS = ["loss", "block_influence", "taylor"]
 
 
 class TestFastBlockSelect(SearchConformance):
+    needs_blocks = True
+
     @pytest.fixture(params=[1, 10])
     def config(self, request: pytest.FixtureRequest) -> FastBlockSelectConfig:
         return FastBlockSelectConfig(windows=request.param)
 
 
 class TestFastBlockSelectByStateScore(SearchConformance):
+    needs_blocks = True
+
     @pytest.fixture(params=["block_influence", "angular"])
     def config(self, request: pytest.FixtureRequest) -> FastBlockSelectConfig:
         return FastBlockSelectConfig(rank=request.param)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.config.searches import GeneticConfig, OneShotConfig
+from shoal.core.budget import CountBudget
 from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
@@ -58,7 +59,7 @@ def breeder(
 ) -> Breeder:
     prior = np.full(depth, 1 / depth) if weights is None else np.asarray(weights)
     space = space or SearchSpace.of_blocks(depth)
-    return Breeder(space, k, np.random.default_rng(0), prior, GeneticConfig(**config))
+    return Breeder(space, CountBudget(k), np.random.default_rng(0), prior, GeneticConfig(**config))
 
 
 @given(st.integers(0, 999), st.integers(1, 7), st.integers(2, 9))

@@ -14,6 +14,8 @@ from shoal.testing.searches import SearchConformance, solve
 
 
 class TestGreedy(SearchConformance):
+    deterministic = True
+
     @pytest.fixture
     def config(self) -> GreedyConfig:
         return GreedyConfig()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.config.searches import OneShotConfig
+from shoal.core.budget import CountBudget
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask, Part, Site
 from shoal.core.space import SearchSpace
@@ -22,18 +23,24 @@ STATE_RANKS = ["block_influence", "relative_magnitude", "norm_ratio", "taylor", 
 
 
 class TestOneShot(SearchConformance):
+    deterministic = True
+
     @pytest.fixture
     def config(self) -> OneShotConfig:
         return OneShotConfig()
 
 
 class TestOneShotByStateScore(SearchConformance):
+    deterministic = True
+
     @pytest.fixture(params=STATE_RANKS)
     def config(self, request: pytest.FixtureRequest) -> OneShotConfig:
         return OneShotConfig(rank=request.param)
 
 
 class TestOneShotByAngularDistance(SearchConformance):
+    needs_blocks = True
+
     # It removes neighbours only, which the best set need not be.
     separable_optimum = False
 
@@ -76,7 +83,7 @@ def by_scores(
     rank: str, space: SearchSpace, k: int, scores: Sequence[float]
 ) -> tuple[tuple[str, int] | None, list[Mask]]:
     signals = Given(scores)
-    problem = Problem(space, k, np.random.default_rng(0), signals)
+    problem = Problem(space, CountBudget(k), np.random.default_rng(0), signals)
     run = one_shot(problem, OneShotConfig.read({"rank": rank}))
     asked = list(next(run))
     with pytest.raises(StopIteration) as stop:

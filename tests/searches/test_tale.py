@@ -18,6 +18,8 @@ from shoal.testing.searches import SearchConformance, Solved, solve
 
 
 class TestTale(SearchConformance):
+    deterministic = True
+
     # Where removals cost something the dense model is the best on the path.
     separable_optimum = False
     first_of_ties = False
@@ -28,6 +30,7 @@ class TestTale(SearchConformance):
 
 
 class TestTaleToTheLast(SearchConformance):
+    deterministic = True
     separable_optimum = False
 
     @pytest.fixture(params=["bsba", "last"])
@@ -36,6 +39,8 @@ class TestTaleToTheLast(SearchConformance):
 
 
 class TestTaleThatNeverStops(SearchConformance):
+    deterministic = True
+
     @pytest.fixture
     def config(self) -> TaleConfig:
         return TaleConfig(epsilon=inf, result="last")

@@ -11,7 +11,7 @@ from shoal.core.errors import UsageError, VerificationError
 from shoal.core.mask import Mask
 from shoal.models.load import load_dense
 from shoal.surgery import export as exporting
-from shoal.surgery import shards, staging
+from shoal.surgery import shards, staging, writing
 from shoal.surgery.export import export
 from shoal.surgery.staging import check_target
 from shoal.testing.tiny import save_tiny
@@ -58,6 +58,7 @@ def test_any_failure_leaves_nothing(error, dense, tmp_path, monkeypatch):
 
 
 def test_failure_in_the_middle_of_a_tensor_leaves_nothing(dense, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_copied_by_kernel", lambda tensor, out: False)
     monkeypatch.setattr(shards, "chunks", after_first(KeyboardInterrupt(), shards.chunks))
     with pytest.raises(KeyboardInterrupt):
         export(dense, MASK, tmp_path / "out")
@@ -66,6 +67,7 @@ def test_failure_in_the_middle_of_a_tensor_leaves_nothing(dense, tmp_path, monke
 
 def test_full_disk_names_the_size_and_leaves_nothing(dense, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(shards, "_copied_by_kernel", lambda tensor, out: False)
     monkeypatch.setattr(shards, "chunks", after_first(full, shards.chunks))
     with pytest.raises(UsageError, match=r"the disk is full: .* needs [\d,]{6,} bytes"):
         export(dense, MASK, tmp_path / "out")
@@ -83,7 +85,7 @@ def test_full_disk_in_the_memory_route(tiny_dense, tmp_path, monkeypatch):
 def test_too_little_space_is_refused_before_writing(dense, tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")(10, 9, 1)
     monkeypatch.setattr(staging.shutil, "disk_usage", lambda path: usage)
-    monkeypatch.setattr(exporting, "staged", failing(AssertionError("must not start")))
+    monkeypatch.setattr(writing, "staged", failing(AssertionError("must not start")))
     with pytest.raises(UsageError, match="only 1 are free"):
         export(dense, MASK, tmp_path / "new/out")
     assert not any(tmp_path.iterdir())

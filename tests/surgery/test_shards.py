@@ -1,5 +1,6 @@
 """Streaming safetensors: bytes stay equal, shards stay small, memory stays bounded."""
 
+import errno
 import json
 import tracemalloc
 
@@ -10,18 +11,11 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from shoal.core.errors import UsageError
+from shoal.core.errors import UsageError, VerificationError
 from shoal.models.source import weight_files
 from shoal.surgery import shards
-from shoal.surgery.shards import (
-    Stored,
-    chunks,
-    read_header,
-    renamed,
-    split,
-    write_file,
-    write_shards,
-)
+from shoal.surgery.shards import chunks, split, write_file, write_shards
+from shoal.surgery.stored import Stored, read, read_header, transformed
 
 TENSORS = {
     "a": torch.arange(7, dtype=torch.uint8),
@@ -83,9 +77,51 @@ def test_one_shard_needs_no_index(stored, tmp_path):
     assert [p.name for p in folder.iterdir()] == ["model.safetensors"]
 
 
-def test_renaming_drops_what_has_no_new_name(stored):
-    left = renamed(stored, lambda name: None if name == "a" else name.upper())
-    assert {t.name for t in left} == {name.upper() for name in TENSORS} - {"A"}
+def by_name(tensors, name):
+    return next(t for t in tensors if t.name == name)
+
+
+def test_a_tensor_may_be_renamed_zeroed_or_changed(stored, tmp_path):
+    b, c, f = (by_name(stored, name) for name in "bcf")
+    twice = transformed(b, lambda t: (2 * t)[:2])
+    joined = transformed(b, lambda t, other: torch.cat([t, other]), [b])
+    written = [twice.called("x"), c.as_zeros(), f.called("y"), joined.called("z")]
+    assert twice.shape == (2, 5)
+    write_file(tmp_path / "out.safetensors", written)
+    found = load_file(tmp_path / "out.safetensors")
+    assert torch.equal(found["x"], 2 * TENSORS["b"][:2])
+    assert torch.equal(found["c"], torch.zeros_like(TENSORS["c"]))
+    assert torch.equal(found["y"], TENSORS["f"])
+    assert torch.equal(found["z"], torch.cat([TENSORS["b"], TENSORS["b"]]))
+    assert torch.equal(read(b), TENSORS["b"])
+
+
+def test_a_change_that_lies_about_its_shape_is_caught(stored, tmp_path):
+    lying = transformed(by_name(stored, "b"), lambda t: t if t.is_meta else t[:1])
+    with pytest.raises(VerificationError, match="another size"):
+        write_file(tmp_path / "out.safetensors", [lying])
+
+
+@pytest.mark.parametrize("answer", [OSError(errno.EXDEV, "other disk"), 0])
+def test_where_the_system_does_not_copy_bytes_are_read(stored, tmp_path, monkeypatch, answer):
+    def refuse(*args):
+        if answer:
+            raise answer
+        return 0
+
+    monkeypatch.setattr(shards.os, "copy_file_range", refuse, raising=False)
+    write_file(tmp_path / "out.safetensors", stored)
+    found = load_file(tmp_path / "out.safetensors")
+    assert all(same_bits(found[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_an_error_while_the_system_copies_is_not_hidden(stored, tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shards.os, "copy_file_range", fail, raising=False)
+    with pytest.raises(OSError, match="No space"):
+        write_file(tmp_path / "out.safetensors", stored)
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 60))
@@ -101,11 +137,12 @@ def test_memory_stays_far_below_the_size_of_a_tensor(tmp_path, monkeypatch):
     save_file({f"t{i}": torch.ones(2**20) for i in range(4)}, tmp_path / "in.safetensors")
     tensors = read_header(tmp_path / "in.safetensors")
     monkeypatch.setattr(shards, "CHUNK", 2**16)
+    monkeypatch.setattr(shards, "_copied_by_kernel", lambda tensor, out: False)
     tracemalloc.start()
     try:
         write_file(tmp_path / "out.safetensors", tensors)
         peak = tracemalloc.get_traced_memory()[1]
-        assert b"".join(chunks(tensors[0])) == b"\x00\x00\x80\x3f" * 2**20
+        assert b"".join(map(bytes, chunks(tensors[0]))) == b"\x00\x00\x80\x3f" * 2**20
         whole = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -125,6 +162,22 @@ def test_file_cut_while_copying_is_refused(stored, tmp_path):
     (tmp_path / "in.safetensors").write_bytes(b"")
     with pytest.raises(UsageError, match="incomplete"):
         write_file(tmp_path / "out.safetensors", stored)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[1]",
+        b'{"a": 1}',
+        b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
+        b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}',
+    ],
+)
+def test_headers_that_make_no_sense_are_refused(tmp_path, header):
+    file = tmp_path / "in.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(UsageError, match=r"no safetensors file|damaged"):
+        read_header(file)
 
 
 def test_missing_shard_is_named(tmp_path):

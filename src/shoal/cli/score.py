@@ -1,7 +1,7 @@
-"""`shoal score`: what each block does to the state, and how much its weights matter."""
+"""`shoal score`: what blocks or sub-layers do to the state, and how much their weights matter."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.cli.options import with_config
 from shoal.config.run import RunConfig
@@ -9,6 +9,8 @@ from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.pipeline.score import ScoreResult
+
+Granularities = Literal["block", "half", "attn", "mlp", "attn+mlp"]
 
 FIELDS = {"objective", "task", "split", "limit", "data_dir", "length", "bos"}
 FIELDS |= {"allow_calibration_on_test", "device", "dtype", "batch_tokens"}
@@ -20,6 +22,7 @@ def score(
     /,
     *,
     scores: str = "block_influence,angular,relative_magnitude,norm_ratio",
+    granularity: Granularities = "block",
     windows: str | None = None,
     out: Path | None = None,
     json: bool = False,
@@ -36,6 +39,9 @@ def score(
     scores
         block_influence, angular, relative_magnitude, norm_ratio (one pass over the data), taylor
         (one pass with gradients), magnitude (no pass); separated by commas.
+    granularity
+        What is scored: blocks, blocks and half steps (the MLP of a block with the attention of the
+        next), attentions, MLPs, or both of these.
     windows
         Lengths for which to print the window of blocks with the least angular distance, e.g. 5,7.
     out
@@ -52,6 +58,7 @@ def score(
     result = run_score(
         merged(model, options),
         scores.replace(",", " ").split(),
+        granularity=granularity,
         windows=_lengths(windows),
         out=out,
         listener=Screen(),
@@ -71,23 +78,22 @@ def _lengths(text: str | None) -> list[int]:
 
 
 def print_scores(result: "ScoreResult") -> None:
-    """Print value and rank of every block; an asterisk marks the lowest fifth."""
+    """Print value and rank of every unit; an asterisk marks the lowest fifth."""
     from shoal.cli.screen import out, table
 
     report = result.report
-    marked = max(1, round(report.depth / 5))
     ranks = {name: report.ranks(name) for name in report.scores}
     rows = []
-    for block in range(report.depth):
-        cells = [str(block)]
+    for i, unit in enumerate(report.names):
+        cells = [unit]
         for name, values in report.scores.items():
-            rank = ranks[name][block]
-            cells += [f"{values[block]:.4g}", f"{rank}{'*' if rank <= marked else ' '}"]
+            rank = ranks[name][i]
+            cells += [f"{values[i]:.4g}", f"{rank}{'*' if rank <= report.marked else ' '}"]
         rows.append(cells)
-    header = ["block"]
+    header = ["unit" if report.units else "block"]
     for name in report.scores:
         header += [name, "rank"]
-    title = f"{report.objective}, {report.examples} examples; * marks the {marked} lowest"
+    title = f"{report.objective}, {report.examples} examples; * marks the {report.marked} lowest"
     table(title, header, rows, numbers=True)
     for length in result.lengths:
         window = report.best_window(length)

@@ -40,11 +40,12 @@ def search(model: str, /, *, json: bool = False, options: dict[str, Any]) -> Non
 def print_plan(result: "SearchResult") -> None:
     """Print what a search found and what it took."""
     from shoal.cli.screen import out
+    from shoal.core.layout import Layout
     from shoal.pipeline.search import duration
 
     plan, passes = result.plan, result.passes
-    kept = ", ".join(map(str, plan.mask.kept))
-    gone = ", ".join(map(str, plan.mask.blocks))
+    kept = ", ".join(map(str, Layout.of(plan.mask).slots))
+    gone = ", ".join(map(str, plan.mask))
     out.print(f"removed: {gone}  {plan.mask}" if gone else "removed: nothing", markup=False)
     out.print(f"kept:    {kept}")
     if plan.score is not None:
@@ -63,8 +64,8 @@ def print_plan(result: "SearchResult") -> None:
     if passes.blocks:
         out.print(
             f"{count} mask{'s' * (count != 1)} in {duration(result.seconds)} "
-            f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,} block passes, "
-            f"{passes.naive:,} one by one"
+            f"(estimated {duration(result.estimate.seconds)}): {passes.blocks:,.0f} block passes, "
+            f"{passes.naive:,.0f} one by one"
         )
 
 

@@ -25,11 +25,12 @@ def validate(config: Path, /, *, shallow: bool = False) -> None:
     if not shallow:
         from shoal.cli.common import quiet_libraries
         from shoal.pipeline.prepare import prepare
+        from shoal.pipeline.space import described
 
         quiet_libraries()
         request = prepare(read)
         out.print(
-            f"removes {request.k} of {request.space.depth} blocks, about "
+            f"removes {described(request.budget, request.space)}, about "
             f"{request.forecast.evaluations} evaluations"
         )
     shown = resolved(read, read.require_model())

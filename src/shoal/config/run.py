@@ -1,5 +1,6 @@
 """The options of a run: what to prune, for which objective, how to search, where to write."""
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -100,6 +101,19 @@ class RunConfig(ModelOptions, DataOptions):
     remove: Annotated[int | str | None, BeforeValidator(_count)] = Field(
         None, description="blocks to remove: a count, or 20%"
     )
+    remove_params: Annotated[int | str | None, BeforeValidator(_count)] = Field(
+        None, description="parameters to remove: 20% of the model's, or 25M, 1.2B"
+    )
+    remove_time: Annotated[int | str | None, BeforeValidator(_count)] = Field(
+        None, description="time to remove: 20% of a forward pass, as measured here"
+    )
+    granularity: Literal["auto", "block", "half", "attn", "mlp", "attn+mlp", "mixed"] = Field(
+        "block",
+        description="what one step removes; half is blocks and half steps, mixed weighs sub-layers",
+    )
+    fusable: bool = Field(
+        False, description="keep attention and MLP alternating, so that the rest fuses into blocks"
+    )
     protect: Annotated[tuple[int, ...], BeforeValidator(_integers)] = Field(
         (), description="blocks that must stay, e.g. 0,29"
     )
@@ -171,6 +185,11 @@ class RunConfig(ModelOptions, DataOptions):
         return self
 
     @property
+    def weighs(self) -> bool:
+        """Whether the budget is in parameters or time."""
+        return self.remove_params is not None or self.remove_time is not None
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """What the objective consists of, each term with its own data; one unless a mixture."""
         if isinstance(self.objective, MixtureConfig):
@@ -187,28 +206,76 @@ class RunConfig(ModelOptions, DataOptions):
         mixed = isinstance(self.objective, MixtureConfig)
         return str(self.objective) if mixed else str(self.terms[0])
 
-    def num_removed(self, depth: int) -> int:
-        """How many blocks to remove from a model of `depth` blocks.
+    def num_removed(self, total: int, noun: str = "block") -> int:
+        """How many of `total` units to remove.
 
-        A percentage is taken of the depth, exactly, and rounded down.
+        A percentage is taken exactly and rounded down.
 
         Raises:
-            UsageError: If nothing was asked, the text is no number, or a share is under one block.
+            UsageError: If nothing was asked, the text is no number, or a share is under one unit.
         """
         if self.remove is None:
-            raise UsageError("say how many blocks to remove: --remove 7, or --remove 20%.")
+            raise UsageError(
+                f"say how many {noun}s to remove: --remove 7, or --remove 20%; or how much with "
+                "--remove-params 20% or --remove-time 20%."
+            )
         text = str(self.remove).strip()
         try:
             if not text.endswith("%"):
                 return int(text)
-            count = int(Fraction(text[:-1]) / 100 * depth)
+            count = int(Fraction(text[:-1]) / 100 * total)
         except (ValueError, ZeroDivisionError) as error:
             raise UsageError(
                 f'remove is "{text}", which is neither a count (7) nor a percentage (20%).'
             ) from error
         if count < 1:
-            raise UsageError(f"{text} of {depth} blocks is less than one block.")
+            raise UsageError(f"{text} of {total} {noun}s is less than one {noun}.")
         return count
+
+    def share_removed(self) -> float | None:
+        """The share of parameters or time to remove; None where neither was asked for.
+
+        A number of parameters stands for a fifth here: the model's own number is not known yet.
+
+        Raises:
+            UsageError: If the text is no share between 0 and 100%.
+        """
+        given = self.remove_time if self.remove_params is None else self.remove_params
+        if given is None:
+            return None
+        text = str(given).strip()
+        if not text.endswith("%"):
+            if self.remove_params is not None:
+                self.params_removed(float("inf"))
+                return 0.2
+            raise UsageError(f'remove_time is "{text}"; give a share of the time, such as 20%.')
+        try:
+            share = float(Fraction(text[:-1]) / 100)
+        except (ValueError, ZeroDivisionError) as error:
+            raise UsageError(f'"{text}" is no percentage. Write it as 20%.') from error
+        if not 0 < share < 1:
+            raise UsageError(f"cannot remove {text} of a model: give between 0% and 100%.")
+        return share
+
+    def params_removed(self, total: float) -> float:
+        """How many parameters to remove from a model that has `total`.
+
+        Raises:
+            UsageError: If the text is no amount, or more than there are.
+        """
+        text = str(self.remove_params).strip()
+        if text.endswith("%"):
+            return (self.share_removed() or 0.0) * total
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMbBgG]?)", text)
+        if match is None:
+            raise UsageError(
+                f'remove_params is "{text}", which is neither a share (20%) nor a number of '
+                "parameters (25M, 1.2B)."
+            )
+        amount = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}[match[2].lower()]
+        if not 0 < amount < total:
+            raise UsageError(f"cannot remove {text} of {total:,.0f} parameters.")
+        return amount
 
     def require_model(self) -> str:
         """The model.

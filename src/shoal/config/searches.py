@@ -28,6 +28,11 @@ class SearchConfig(Named):
 
     fixed_count: ClassVar[bool] = True
 
+    @property
+    def blocks_only(self) -> bool:
+        """Whether the search works on windows of whole blocks and on nothing else."""
+        return False
+
     def rehearsal(self) -> Self:
         """Options under which the search asks for as many masks with less work of its own."""
         return self
@@ -40,6 +45,11 @@ class OneShotConfig(SearchConfig):
     summary: ClassVar[str] = "rank units one by one; N evaluations, or one pass for a state score"
     name: Literal["one_shot"] = "one_shot"
     rank: Rank = Field("loss", description="loss of the single removal, or a state score")
+
+    @property
+    def blocks_only(self) -> bool:
+        """Windows are ranked by the angular distance."""
+        return self.rank == "angular"
 
 
 class GreedyConfig(SearchConfig):
@@ -117,6 +127,11 @@ class FastBlockSelectConfig(SearchConfig):
     rank: Rank = Field("loss", description="loss of the removal, or a state score")
     windows: int = Field(10, ge=1, description="windows measured per length and round")
     rounds: int = Field(10, ge=1, description="most rounds")
+
+    @property
+    def blocks_only(self) -> bool:
+        """It exchanges windows of blocks."""
+        return True
 
 
 class TaleConfig(SearchConfig):

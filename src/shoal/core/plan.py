@@ -56,6 +56,8 @@ class Plan(_Record):
     mask: MaskField
     objective: str | None = Field(None, description="objective expression, e.g. margin:arc_easy")
     search: dict[str, Any] | None = Field(None, description="search and its options")
+    granularity: str | None = Field(None, description="what one step of the search removed")
+    budget: str | None = Field(None, description="how much was to be removed")
     score: Score | None = None
     evaluations: int | None = Field(None, description="masks evaluated to find this one")
     stopped: str | None = Field(None, description="budget that ended the search early")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shoal.config.searches import SearchConfig
+from shoal.core.budget import Budget, Wanted, budget_of
 from shoal.core.errors import BudgetError, NotFiniteError
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
@@ -66,7 +67,7 @@ class Outcome:
 def drive(
     config: SearchConfig,
     space: SearchSpace,
-    k: int,
+    k: Wanted,
     seed: int,
     evaluator: MaskEvaluator,
     signals: Signals,
@@ -79,20 +80,35 @@ def drive(
     Args:
         config: Which search, with its options.
         space: What may be removed.
-        k: How many units to remove; the most, for a search without a fixed count.
+        k: How many units to remove, or another budget; the most, for a search without a fixed
+            count.
         seed: Seed of the search.
         evaluator: Answers masks with losses.
         signals: Answers questions about the dense model.
-        limits: The budget. At its end the best mask so far is the result, filled up to k units
-            where no mask of k units was reached.
+        limits: What the search may cost. At its end the best mask so far is the result, filled up
+            to the budget where no answer was reached.
         on_batch: Called after each batch with its rows of the trace and its best evaluation.
 
     Raises:
-        BudgetError: If the budget ends where nothing can be filled up to k units.
+        BudgetError: If a limit ends the search where nothing can be filled up to the budget.
+        UsageError: If no mask of the space meets a weight.
         NotFiniteError: If the dense model's loss is not finite.
         RuntimeError: If the search returns a mask that it must not.
     """
-    return _Drive(config, space, k, evaluator, limits, on_batch).run(seed, signals)
+    budget = checked(config, space, k)
+    return _Drive(config, space, budget, evaluator, limits, on_batch).run(seed, signals)
+
+
+def checked(config: SearchConfig, space: SearchSpace, k: Wanted) -> Budget:
+    """The budget that is meant.
+
+    Raises:
+        UsageError: If it is a weight that no mask of the space meets, and must be met.
+    """
+    budget = budget_of(k)
+    if config.fixed_count and not budget.uniform:
+        budget.check(space)
+    return budget
 
 
 class _Drive:
@@ -100,14 +116,14 @@ class _Drive:
         self,
         config: SearchConfig,
         space: SearchSpace,
-        k: int,
+        budget: Budget,
         evaluator: MaskEvaluator,
         limits: Limits,
         on_batch: Callable[[Sequence[TraceRow], Evaluation], None] | None,
     ) -> None:
-        self.config, self.space, self.k = config, space, k
+        self.config, self.space, self.budget = config, space, budget
         self.evaluator, self.limits, self.on_batch = evaluator, limits, on_batch
-        self.ledger = Ledger(space, k, fixed=config.fixed_count)
+        self.ledger = Ledger(space, budget, fixed=config.fixed_count)
         self.trace: list[float] = []
         self.stopped: str | None = None
         self.begin = time.monotonic()
@@ -120,7 +136,7 @@ class _Drive:
                 "Look for NaN or infinite weights, or try --dtype float32."
             )
         self.per_mask, self.ledger.dense = dense.cost.seconds, dense.mean
-        problem = Problem(self.space, self.k, np.random.default_rng(seed), signals)
+        problem = Problem(self.space, self.budget, np.random.default_rng(seed), signals)
         result = self._converse(self.config.load()(problem, self.config))
         found = result if isinstance(result, Found) else Found(result)
         self._check(found.mask)
@@ -154,7 +170,7 @@ class _Drive:
             best = self.ledger.best
         if best is None:
             raise BudgetError(
-                f"the budget ended before {self.k} units could be removed, and no mask so far can "
+                f"the budget ended before {self.budget} could be removed, and no mask so far can "
                 "be filled up to them. Raise the budget."
             )
         return best.mask
@@ -192,7 +208,8 @@ class _Drive:
         new = [m for m in new if m not in self.ledger.seen]
         room = self._room()
         answered = any(self.ledger.answers(m) for m in new)
-        if self.config.fixed_count and self.k > 1 and not (answered and len(new) <= room):
+        several = self.config.fixed_count and self.budget.most(self.space) > 1
+        if several and not (answered and len(new) <= room):
             room -= answered or self.ledger.best is None
         if len(new) <= room:
             return masks
@@ -217,11 +234,11 @@ class _Drive:
             self.on_batch(rows, leader)
 
     def _check(self, mask: Mask) -> None:
-        count = len(self.space.removed_units(mask))
-        right = count == self.k if self.config.fixed_count else count <= self.k
-        if not right or not self.space.is_valid(mask):
+        if not self.ledger.answers(mask):
+            wanted = "" if self.config.fixed_count else "at most "
             raise RuntimeError(
-                f"search {self.config.name} returned {mask}, which does not remove {self.k} units"
+                f"search {self.config.name} returned {mask}, which does not remove "
+                f"{wanted}{self.budget} as it must"
             )
 
 

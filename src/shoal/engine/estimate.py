@@ -1,14 +1,15 @@
 """Time and memory of a search, measured on the user's data before it starts."""
 
-import os
 import time
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 
 from shoal.core.mask import Mask
 from shoal.engine.forecast import Forecast
 from shoal.engine.runners import Passes, Runner
+from shoal.models.available import free_memory
 from shoal.models.dense import DenseModel
 from shoal.objectives.base import ScoringObjective
 
@@ -26,22 +27,6 @@ class Estimate:
     seconds: float
     bytes: int
     cache_bytes: int
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that are free on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                for line in file:
-                    if line.startswith("MemAvailable:"):
-                        return int(line.split()[1]) * 1024
-        except OSError:
-            pass
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 4 * 2**30
 
 
 def cache_share(dense: DenseModel, objective: ScoringObjective, gigabytes: float | None) -> int:
@@ -100,7 +85,7 @@ def estimate(
     weights = sum(p.numel() * p.element_size() for p in dense.module.parameters())
     one = state_bytes(dense, tokens.num_tokens)
     kept = sum(
-        min(cache_bytes_per_batch, forecast.shared * state_bytes(dense, b.tokens.num_tokens))
+        min(cache_bytes_per_batch, ceil(forecast.shared) * state_bytes(dense, b.tokens.num_tokens))
         for b in objective.batches
     )
     # A block works on a handful of states at once, of which the MLP's are a few times as wide.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.errors import UsageError
 from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
 from shoal.engine.losses import LossSource
@@ -62,11 +61,7 @@ class Evaluator:
         Returns:
             One evaluation per mask, in the same order. A mask whose loss is not finite has
             `finite == False`, ranks last, and is reported.
-
-        Raises:
-            UsageError: If a mask removes parts of blocks.
         """
-        check_whole_blocks(masks)
         asked = {mask: self.store.get(mask) for mask in masks}
         found = {mask: known for mask, known in asked.items() if known is not None}
         self.report(found.values())
@@ -136,14 +131,3 @@ class Evaluator:
             if not evaluation.finite and evaluation.mask not in self.not_finite:
                 self.not_finite.append(evaluation.mask)
                 log.warning("the loss of %s is not finite; it ranks last", evaluation.mask)
-
-
-def check_whole_blocks(masks: Iterable[Mask]) -> None:
-    """Refuse masks that remove parts of blocks.
-
-    Raises:
-        UsageError: If one does.
-    """
-    parts = [mask for mask in masks if not mask.whole_blocks_only]
-    if parts:
-        raise UsageError(f"only whole blocks can be evaluated so far, not {parts[0]}.")

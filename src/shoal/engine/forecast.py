@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.config.searches import SearchConfig
+from shoal.core.budget import Wanted
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
+from shoal.engine.driver import checked
 from shoal.engine.trie import naive_passes, shared_passes
 from shoal.searches.base import Contest, Problem
 
@@ -34,8 +36,8 @@ class Forecast:
     """
 
     evaluations: int
-    shared: int
-    naive: int
+    shared: float
+    naive: float
     largest_batch: int
     signals: tuple[str, ...] = ()
     at_most: bool = False
@@ -69,27 +71,32 @@ class MadeUpSignals:
 
 
 def forecast(
-    config: SearchConfig, space: SearchSpace, k: int, seed: int, most: int | None = None
+    config: SearchConfig, space: SearchSpace, k: Wanted, seed: int, most: int | None = None
 ) -> Forecast:
     """Run a search on made-up losses to see how much it evaluates.
+
+    Under a weight that depends on how many units it takes, and so on the losses: the forecast is
+    then that of one case.
 
     Args:
         config: Which search.
         space: What may be removed.
-        k: How many units to remove, or the most.
+        k: How many units to remove, or another budget; the most, for a search without a fixed
+            count.
         seed: Seed of the search.
         most: Evaluations after which it is stopped.
 
     Raises:
         BudgetError: If the search itself finds the problem too large.
+        UsageError: If no mask of the space meets a weight.
     """
     noise = random.Random(seed)
     signals = MadeUpSignals(space, noise)
     seen: dict[Mask, None] = {}
-    shared = naive = space.depth
+    shared = naive = float(space.depth)
     largest, cut, contests = 1, False, 0
     search = config.load()
-    problem = Problem(space, k, np.random.default_rng(seed), signals)
+    problem = Problem(space, checked(config, space, k), np.random.default_rng(seed), signals)
     run = search(problem, config.rehearsal())
     try:
         masks = next(run)

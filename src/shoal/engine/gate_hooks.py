@@ -1,29 +1,29 @@
-"""Gates on the blocks of a model, placed by hooks while its own forward runs."""
+"""Gates placed in a model by hooks while its own forward runs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from shoal.engine.gate_forms import Updates
+from shoal.engine.gate_forms import Gate
 from shoal.models.dense import DenseModel
-from shoal.models.masked import hidden_of, input_of, with_hidden
+from shoal.models.hidden import hidden_of, input_of, with_hidden
 
 
 @dataclass
 class Gates:
-    """Gates alpha = 1 at every position of one micro-batch, one tensor per block.
+    """Gates alpha = 1 at every position of one micro-batch, one tensor per gate.
 
     Attributes:
         dense: The model.
-        updates: What the gates scale per block, or None for the change that a block makes.
+        gates: What each scales.
     """
 
     dense: DenseModel
-    updates: tuple[Updates, ...] | None
+    gates: Sequence[Gate]
 
     @contextmanager
     def placed(self, shape: torch.Size) -> Iterator[list[Tensor]]:
@@ -36,28 +36,20 @@ class Gates:
             shape: Sequences and positions of the micro-batch (B, T).
 
         Yields:
-            The gate of each block, float32 [B, T], which autograd can differentiate by.
+            Each gate, float32 [B, T], which autograd can differentiate by.
         """
-        layers = self.dense.blocks.layers
         alphas = [
-            torch.ones(shape, device=next(b.parameters()).device, requires_grad=True)
-            for b in layers
+            torch.ones(shape, device=next(g.block.parameters()).device, requires_grad=True)
+            for g in self.gates
         ]
-        handles = []
-        for i, block in enumerate(layers):
-            if self.updates is None:
-                hook = _block_hook(alphas[i])
-                handles.append(block.register_forward_hook(hook, with_kwargs=True))
-            else:
-                hook = _update_hook(alphas[i])
-                handles += [
-                    m.register_forward_hook(hook, with_kwargs=True) for m in self.updates[i]
-                ]
-        try:
+        with ExitStack() as stack:
+            for gate, alpha in zip(self.gates, alphas, strict=True):
+                whole = gate.updates is None
+                hook = _block_hook(alpha) if whole else _update_hook(alpha)
+                for module in (gate.block,) if gate.updates is None else gate.updates:
+                    handle = module.register_forward_hook(hook, with_kwargs=True)
+                    stack.callback(handle.remove)
             yield alphas
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 def _spread(alpha: Tensor, hidden: Tensor) -> Tensor:

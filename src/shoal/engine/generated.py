@@ -9,14 +9,16 @@ import torch
 from transformers import PreTrainedModel
 
 from shoal.core.errors import UnsupportedModelError
+from shoal.core.layout import Layout
 from shoal.core.mask import Mask
 from shoal.engine.estimate import Estimate, state_bytes
 from shoal.engine.forecast import Forecast
 from shoal.engine.runners import Passes
 from shoal.models.dense import DenseModel
 from shoal.models.masked import muted
+from shoal.models.sublayers import needed
 from shoal.objectives.base import GenerationObjective
-from shoal.surgery.memory import shallow_model
+from shoal.surgery.skipping import pruned_model
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +58,13 @@ class GeneratedLosses:
 
     def _losses(self, model: PreTrainedModel | None, mask: Mask, index: int) -> list[float]:
         batch = self.objective.batches[index]
-        masking = muted(self.dense.blocks, mask) if model is None else nullcontext()
+        branches = needed(self.dense, mask)
+        masking = nullcontext() if model else muted(self.dense.blocks, mask, branches)
         runs = self.dense.module if model is None else model
         with masking, torch.inference_mode(), _counted(runs) as calls:
             losses = self.objective.losses(runs, batch)
-        kept, done = len(mask.kept), mask.depth if model is None else len(mask.kept)
+        kept = len(Layout.of(mask))
+        done = mask.depth if model is None else kept
         self._passes.blocks += calls[0] * done
         self._passes.naive += calls[0] * kept
         self._passes.heads += calls[0]
@@ -68,13 +72,13 @@ class GeneratedLosses:
 
     def _model(self, mask: Mask) -> PreTrainedModel | None:
         """The pruned model, or None where it cannot be built."""
-        if not mask.blocks:
+        if not mask.removed:
             return self.dense.module
         devices = getattr(self.dense.module, "hf_device_map", {}).values()
         try:
             # Hooks that move states between devices would be lost.
             if mask.kept and len(set(devices)) < 2:
-                return shallow_model(self.dense, mask)
+                return pruned_model(self.dense, mask)
             reason = "it keeps no block" if not mask.kept else "the model spans several devices"
         except UnsupportedModelError as error:
             reason = str(error)

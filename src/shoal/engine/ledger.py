@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shoal.core.budget import Budget
 from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.core.units import Unit
+from shoal.searches.ranking import price_key
 
 UNKNOWN = 1e6
 """What an unknown removal is taken to cost: more than any known one, and still comparable."""
@@ -65,9 +67,9 @@ class Ledger:
 
     Attributes:
         space: What may be removed.
-        k: How many units are wanted.
+        budget: How much is to be removed.
         dense: The dense model's loss.
-        fixed: Whether exactly k units are wanted, rather than at most.
+        fixed: Whether the budget must be met, rather than kept within.
         rows: The trace.
         seen: The masks asked for, the dense one left out.
         best: The best complete evaluation of a mask that may be the answer.
@@ -75,7 +77,7 @@ class Ledger:
     """
 
     space: SearchSpace
-    k: int
+    budget: Budget
     dense: float = 0.0
     fixed: bool = True
     rows: list[TraceRow] = field(default_factory=list)
@@ -112,10 +114,11 @@ class Ledger:
         return new
 
     def completed(self) -> "Completed | None":
-        """A new mask of k units from what is known; None where nothing can be filled up to one.
+        """A new answer from what is known; None where nothing can be filled up to one.
 
-        Each mask that was seen is filled up with the units that cost least alone; the one whose
-        loss and these costs add up to the least is the answer.
+        Each mask that was seen is filled up with the units that cost least alone, under a weight
+        per price, without those in vain; the one whose loss and these costs add up to the least is
+        the answer.
         """
         space = self.space
         known = {m: e.rank_key for m, e in self.seen.items() if e.complete and space.is_valid(m)}
@@ -123,22 +126,34 @@ class Ledger:
         for start, loss in {space.dense: self.dense, **known}.items():
             filled = self._filled(start)
             if filled is not None and filled not in self.seen:
-                cost = self._cost(start, filled)
+                cost = self._cost(start, filled) - self._cost(filled, start)
                 found.append(Completed(filled, loss + cost))
         return min(found, key=lambda c: c.promise, default=None)
 
     def _filled(self, mask: Mask) -> Mask | None:
-        while len(self.space.removed_units(mask)) < self.k:
-            ways = self.space.extensions(mask)
+        space, budget = self.space, self.budget
+        while not budget.is_met(space, mask):
+            ways = [m for m in space.extensions(mask) if budget.reachable(space, m)]
             if not ways:
                 return None
-            mask = min(ways, key=lambda grown: self._cost(mask, grown))
+            before, start = budget.missing(space, mask), mask
+
+            def key(grown: Mask, before: float = before, start: Mask = start) -> tuple[float, ...]:
+                cost = self._cost(start, grown)
+                if budget.uniform:
+                    return (cost,)
+                return price_key(cost, 0.0, before - max(budget.missing(space, grown), 0.0))
+
+            mask = min(ways, key=key)
+        dearest_first = sorted(space.removed_units(mask), key=self._alone, reverse=True)
+        mask = budget.trimmed(space, mask, dearest_first)
         return mask if self.answers(mask) else None
 
     def answers(self, mask: Mask) -> bool:
         """Whether a mask may be the result."""
-        count = len(self.space.removed_units(mask))
-        return (count == self.k if self.fixed else count <= self.k) and self.space.is_valid(mask)
+        if self.fixed:
+            return self.budget.is_answer(self.space, mask)
+        return self.budget.within(self.space, mask) and self.space.is_valid(mask)
 
     def _cost(self, start: Mask, grown: Mask) -> float:
         """What further removals add to the loss, if they do not interact."""

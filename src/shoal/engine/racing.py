@@ -33,7 +33,7 @@ import numpy as np
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.partition import MINIMUM
-from shoal.engine.evaluator import Evaluator, check_whole_blocks
+from shoal.engine.evaluator import Evaluator
 from shoal.engine.partials import Partials
 from shoal.engine.race import Race, Track
 from shoal.engine.savings import Savings
@@ -91,7 +91,6 @@ class Racer:
         if not isinstance(masks, Contest) or level is None:
             self.savings.add_full(distinct)
             return self.evaluator.evaluate(masks)
-        check_whole_blocks(distinct)
         self._held += 1
         race = Race(
             self.evaluator, self._partials, self._track, distinct, masks.winners, level, MINIMUM

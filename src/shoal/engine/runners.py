@@ -9,12 +9,13 @@ from torch import Tensor
 
 from shoal.core.mask import Mask
 from shoal.engine.states import StateCache
-from shoal.engine.trie import visits
+from shoal.engine.trie import naive_passes, passes, visits
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.head import Head, LogitScorer, Scorer
 from shoal.models.masked import Masking, muted, skipped
 from shoal.models.replay import Replay
+from shoal.models.sublayers import needed
 
 
 @dataclass
@@ -22,16 +23,16 @@ class Passes:
     """How much work was done, in block passes over one micro-batch.
 
     Attributes:
-        blocks: Block passes done.
+        blocks: Block passes done; an attention or an MLP alone is half a pass.
         naive: Block passes that one forward per mask would have done.
         heads: Head passes done.
     """
 
-    blocks: int = 0
-    naive: int = 0
+    blocks: float = 0
+    naive: float = 0
     heads: int = 0
 
-    def add(self, blocks: int, naive: int) -> None:
+    def add(self, blocks: float, naive: float) -> None:
         """Note the block passes of one mask on one micro-batch, and its head pass."""
         self.blocks += blocks
         self.naive += naive
@@ -91,23 +92,24 @@ class ReplayRunner:
         if not self.replay.returns_tensors(batch):
             self.passes.blocks += self.dense.depth
         waiting: dict[int, Tensor] = {0: captured.entry}
-        for visit in visits(masks):
-            start = max(
-                (place for place, state in enumerate(visit.path) if state in waiting), default=0
-            )
-            hidden = waiting[visit.path[start]]
-            kept = cache.deepest(visit.path)
+        whole = all(mask.whole_blocks_only for mask in masks)
+        for visit in visits(masks, frozenset() if whole else self.replay.unhalved):
+            path = visit.path
+            start = max((place for place, state in enumerate(path) if state in waiting), default=0)
+            hidden = waiting[path[start]]
+            kept = cache.deepest(path)
             if kept is not None and kept[0] > start:
                 start, hidden = kept
             waiting = {s: h for s, h in waiting.items() if s in visit.keep}
-            self.passes.add(len(visit.path) - 1 - start, len(visit.mask.kept))
-            for place in range(start, len(visit.path)):
-                state = visit.path[place]
-                if place > start:
-                    layer = visit.mask.kept[place - 1]
-                    hidden = self.replay.run_block(layer, hidden, captured)
-                    if place < len(visit.path) - 1:
-                        cache.offer(state, hidden)
+            ahead = visit.steps[start:]
+            done = sum(map(passes, (site for _, site in ahead)))
+            self.passes.add(done, sum(map(passes, (site for _, site in visit.steps))))
+            if path[start] in visit.keep:
+                waiting[path[start]] = hidden
+            for state, site in ahead:
+                hidden = self.replay.run(site, hidden, captured)
+                if state != path[-1]:
+                    cache.offer(state, hidden)
                 if state in visit.keep:
                     waiting[state] = hidden
             waiting[0] = captured.entry
@@ -134,9 +136,10 @@ class WholeRunner:
     ) -> Iterator[tuple[Mask, Scorer]]:
         """Run masks one after another."""
         for mask in masks:
-            with self._masking(self.dense.blocks, mask), torch.inference_mode():
+            masking = self._masking(self.dense.blocks, mask, needed(self.dense, mask))
+            with masking, torch.inference_mode():
                 output = self.dense.module(**batch.forward_arguments(self.dense.dtype))
             logits = output.logits.reshape(-1, output.logits.shape[-1])[batch.rows]
-            done = len(mask.kept) if self._masking is skipped else mask.depth
-            self.passes.add(done, len(mask.kept))
+            kept = naive_passes([mask])
+            self.passes.add(kept if self._masking is skipped else mask.depth, kept)
             yield mask, LogitScorer(logits)

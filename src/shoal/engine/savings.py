@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from shoal.core.mask import Mask
-from shoal.engine.trie import State, naive_passes, path
+from shoal.engine.trie import State, halved_by, naive_passes, passes, steps
 
 
 class Savings:
@@ -32,7 +32,8 @@ class Savings:
         self._full = _Part()
         self.candidates = self.completed = 0
         self.dropped = [0] * len(sizes)
-        self.examples, self.blocks = [0, 0], [0, 0]
+        self.examples = [0, 0]
+        self.blocks = [0.0, 0.0]
 
     def add_full(self, masks: Iterable[Mask]) -> None:
         """Note masks that were evaluated in full outside races; they count on neither side."""
@@ -47,14 +48,14 @@ class Savings:
             parts: How many parts each mask was evaluated on.
         """
         total = sum(self._sizes)
-        new, passes = self._full.add(parts, self._shared)
+        new, work = self._full.add(parts, self._shared)
         self.candidates += new
         self.examples[1] += new * total
-        self.blocks[1] += passes * total
+        self.blocks[1] += work * total
         for i, size in enumerate(self._sizes):
-            new, passes = self._raced[i].add([m for m, n in parts.items() if n > i], self._shared)
+            new, work = self._raced[i].add([m for m, n in parts.items() if n > i], self._shared)
             self.examples[0] += new * size
-            self.blocks[0] += passes * size
+            self.blocks[0] += work * size
             self.dropped[i] += sum(n == i + 1 for n in parts.values()) if self.last(i) else 0
         # The last part was reached by those that were not dropped.
         self.completed += new
@@ -76,14 +77,16 @@ class _Part:
         self._masks: set[Mask] = set()
         self._states: set[State] = {0}
 
-    def add(self, masks: Iterable[Mask], shared: bool) -> tuple[int, int]:
+    def add(self, masks: Iterable[Mask], shared: bool) -> tuple[int, float]:
         """Note masks; returns how many are new, and the block passes that they take."""
         new = [mask for mask in masks if mask not in self._masks]
         self._masks.update(new)
         if not shared:
             return len(new), naive_passes(new)
-        paths = [path(mask) for mask in new]
-        passes = len({state for states in paths for state in states} - self._states)
+        halved = halved_by(new)
+        paths = [steps(mask, halved) for mask in new]
+        edges = {state: site for path in paths for state, site in path}
+        work = sum(passes(site) for state, site in edges.items() if state not in self._states)
         # A mask's own output is not kept: nothing starts from it.
-        self._states.update(state for states in paths for state in states[:-1])
-        return len(new), passes
+        self._states.update(state for path in paths for state, _ in path[:-1])
+        return len(new), work

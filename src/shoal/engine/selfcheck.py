@@ -1,6 +1,7 @@
 """Choosing how to run masks, by comparing the two ways on the user's own data."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,12 @@ class Choice:
 
 
 def choose_runner(
-    dense: DenseModel, batch: TokenBatch, *, cache_bytes: int = 0, force: str | None = None
+    dense: DenseModel,
+    batch: TokenBatch,
+    *,
+    cache_bytes: int = 0,
+    force: str | None = None,
+    masks: Sequence[Mask] = (),
 ) -> Choice:
     """Pick replay where it reproduces the model's own forward, else the whole model.
 
@@ -47,6 +53,7 @@ def choose_runner(
         batch: A real batch, best the one with the longest row, on the model's device.
         cache_bytes: Memory for states kept between sets of masks, per micro-batch.
         force: `replay` or `whole`, to skip the choice but not the comparison.
+        masks: Further masks to run both ways, of the kind that will be asked for.
     """
     batch = batch.first(CHECKED)
     with torch.inference_mode():
@@ -63,7 +70,7 @@ def choose_runner(
         replay = ReplayRunner(dense, head, cache_bytes)
         rng = np.random.default_rng(0)
         removed = rng.choice(dense.depth, size=max(1, dense.depth // 4), replace=False)
-        masks = [Mask.dense(dense.depth), Mask.of(dense.depth, removed.tolist())]
+        masks = [Mask.dense(dense.depth), Mask.of(dense.depth, removed.tolist()), *masks]
         try:
             shared = _scores(ReplayRunner(dense, head), batch, masks)
         except (RuntimeError, TypeError, IndexError, KeyError, ValueError) as error:

@@ -1,5 +1,6 @@
 """The hidden state among what blocks and their parts are called with and return."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,23 @@ def with_hidden(output: Any, hidden: torch.Tensor) -> Any:
         rest = output[1:]
         return type(output)(hidden, *rest) if hasattr(output, "_fields") else (hidden, *rest)
     raise UnsupportedModelError(f"a block returned {type(output).__name__}, not a tensor or tuple.")
+
+
+def handed_on(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    """What a block would have returned had it done nothing.
+
+    States that are handed from block to block beside the hidden state (`prev_...`, the second
+    stream of XLNet) come out as they went in; whatever else was returned stays.
+    """
+    if isinstance(output, torch.Tensor):
+        return input_of(args, kwargs).clone()
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    if hasattr(output, "_replace"):
+        came_in = {name: given.get(name, given.get(f"prev_{name}")) for name in output._fields}
+        streams = {n: v.clone() for n, v in came_in.items() if isinstance(v, torch.Tensor)}
+        return output._replace(**streams)
+    states = [v for name, v in given.items() if name.startswith("prev_") or name == "output_g"]
+    return type(output)([input_of(args, kwargs).clone(), *states, *output[1 + len(states) :]])
 
 
 def input_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:

@@ -19,33 +19,62 @@ from shoal.core.errors import MissingDependencyError, UnsupportedModelError, Usa
 from shoal.models.dense import DenseModel
 from shoal.models.device import DTYPES, pick_device, pick_dtype
 from shoal.models.discover import check_causal
+from shoal.models.pickled import outline
+from shoal.models.repair import repaired_config
 from shoal.models.source import Source, resolve
 
 log = logging.getLogger(__name__)
 
+QUANTISED_BY = ("quantization_config", "compression_config")
+"""Where configs hold the settings of a quantisation."""
 
-def load_config(source: Source) -> PreTrainedConfig:
+
+def quantisation(config: PreTrainedConfig) -> str | None:
+    """What a checkpoint is quantised with, e.g. `gptq`; None where it is not quantised."""
+    for name in QUANTISED_BY:
+        found = getattr(config, name, None)
+        if found is not None:
+            plain = found if isinstance(found, dict) else found.to_dict()
+            return str(plain.get("quant_method") or "a method without a name")
+    return None
+
+
+def load_config(source: Source, *, quantised: bool = False) -> PreTrainedConfig:
     """Read the config and refuse what is not a causal LM, before any weight is read.
+
+    Args:
+        source: Where the model comes from.
+        quantised: Allow quantised checkpoints, which are carried over but never run.
 
     Raises:
         UsageError: If the config cannot be read or is not that of a causal LM.
+        UnsupportedModelError: If the checkpoint is quantised, unless that is allowed.
         MissingDependencyError: If a GGUF file needs packages that are not installed.
     """
     try:
         if source.gguf:
             config = AutoConfig.from_pretrained(source.folder, gguf_file=source.gguf)
         else:
-            config = AutoConfig.from_pretrained(source.folder)
+            config = repaired_config(source) or AutoConfig.from_pretrained(source.folder)
+    except UsageError:
+        raise
     except ImportError as error:
         raise _needs_gguf(source) from error
     except (ValueError, OSError, KeyError) as error:
         raise UsageError(f"{source.id}: the config cannot be read: {_first_line(error)}") from error
     check_causal(config)
-    if source.gguf is None and getattr(config, "quantization_config", None) is not None:
-        raise UnsupportedModelError(
-            f"{source.id} is quantised. Prune the unquantised model and quantise the result."
-        )
+    if not quantised and source.gguf is None and quantisation(config) is not None:
+        raise quantised_error(source.id, config)
     return config
+
+
+def quantised_error(name: str, config: PreTrainedConfig) -> UnsupportedModelError:
+    """The refusal to run a quantised checkpoint, with what to do instead."""
+    return UnsupportedModelError(
+        f"{name} is quantised ({quantisation(config)}), and quantised blocks are not run here. "
+        "Search on the unquantised model, then export that plan from the quantised files: "
+        f"shoal export PLAN --model {name} --any-model --out DIR."
+    )
 
 
 def load_dense(
@@ -82,9 +111,12 @@ def load_dense(
     source = model if isinstance(model, Source) else resolve(model)
     config = config or load_config(source)
     where = pick_device(device)
-    own = None if source.gguf else _checkpoint_dtype(config)
+    own = None if source.gguf else checkpoint_dtype(config)
     chosen = pick_dtype(dtype, where, own)
-    arguments: dict[str, Any] = {"use_safetensors": True}
+    arguments: dict[str, Any] = {"use_safetensors": not source.pickled}
+    for file in source.weight_files() if source.pickled else ():
+        # Refuses whatever is more than tensors; weights are not read for it.
+        outline(file)
     if source.gguf:
         # Packed weights are no matrices that blocks, heads and checkpoints could share.
         arguments = {
@@ -120,7 +152,7 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase | None:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source.folder, **arguments
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError) as error:
         log.info("no tokenizer in %s: %s", source.id, error)
         return None
     return tokenizer
@@ -148,7 +180,8 @@ def _check_complete(source: Source, report: dict[str, Any]) -> None:
         )
 
 
-def _checkpoint_dtype(config: PreTrainedConfig) -> torch.dtype:
+def checkpoint_dtype(config: PreTrainedConfig) -> torch.dtype:
+    """The dtype that a checkpoint states for its weights; float32 where it states none."""
     own = getattr(config, "dtype", None)
     if isinstance(own, str):
         own = DTYPES.get(own)

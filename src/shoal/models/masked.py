@@ -20,7 +20,7 @@ from shoal.core.errors import UnsupportedModelError
 from shoal.core.mask import Mask, Part, Site
 from shoal.models.branches import BlockBranches, Branch
 from shoal.models.discover import Blocks
-from shoal.models.hidden import input_of, pose_as, with_hidden
+from shoal.models.hidden import handed_on, input_of, pose_as
 from shoal.models.probing import silence
 from shoal.models.silent import swapped, swaps_without
 
@@ -37,7 +37,7 @@ class _HandOn(nn.Module):
 
 
 def _mute(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-    return with_hidden(output, input_of(args, kwargs).clone())
+    return handed_on(module, args, kwargs, output)
 
 
 Masking = Callable[[Blocks, Mask, Sequence[BlockBranches]], AbstractContextManager[None]]
@@ -56,20 +56,20 @@ def skipped(blocks: Blocks, mask: Mask, branches: Sequence[BlockBranches] = ()) 
     Raises:
         UnsupportedModelError: If a removed part is no branch of its block.
     """
-    originals = {i: blocks.layers[i] for i in mask.blocks}
+    originals = [(layers, i, layers[i]) for layers in blocks.stacks.values() for i in mask.blocks]
     swaps = [
         swap
         for site, branch in _removed_branches(mask, branches)
         for swap in swaps_without(blocks.layers[site.layer], branch)
     ]
-    for i, block in originals.items():
-        blocks.layers[i] = _HandOn(block)
+    for layers, i, block in originals:
+        layers[i] = _HandOn(block)
     try:
         with swapped(swaps):
             yield
     finally:
-        for i, block in originals.items():
-            blocks.layers[i] = block
+        for layers, i, block in originals:
+            layers[i] = block
 
 
 @contextmanager
@@ -90,9 +90,10 @@ def muted(blocks: Blocks, mask: Mask, branches: Sequence[BlockBranches] = ()) ->
         for called in branch.updates
     ]
     with ExitStack() as stack:
-        for i in mask.blocks:
-            hook = blocks.layers[i].register_forward_hook(_mute, with_kwargs=True)
-            stack.callback(hook.remove)
+        for layers in blocks.stacks.values():
+            for i in mask.blocks:
+                hook = layers[i].register_forward_hook(_mute, with_kwargs=True)
+                stack.callback(hook.remove)
         for module in silenced:
             stack.callback(module.register_forward_hook(silence).remove)
         yield

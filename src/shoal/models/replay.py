@@ -8,14 +8,17 @@ are removed, so a block can then be applied to any hidden state.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from shoal.core.mask import Part, Site
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.hidden import hidden_of, input_of, pose_as
+from shoal.models.silent import Halves
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,32 @@ class Replay:
         """
         args, kwargs = captured.arguments[layer]
         return hidden_of(self.dense.blocks.layers[layer](hidden, *args, **kwargs))
+
+    def run(self, site: Site, hidden: Tensor, captured: Captured) -> Tensor:
+        """Apply one block, or one of its branches alone.
+
+        Args:
+            site: What to apply.
+            hidden: Hidden state [B, T, d].
+            captured: What `capture` returned for this batch.
+
+        Raises:
+            UnsupportedModelError: If the branches of the model's blocks cannot be told.
+        """
+        if site.part is Part.BLOCK:
+            return self.run_block(site.layer, hidden, captured)
+        with self.halves.only(site.layer, site.part):
+            return self.run_block(site.layer, hidden, captured)
+
+    @cached_property
+    def halves(self) -> Halves:
+        """The branches of the blocks."""
+        return Halves(self.dense.blocks.layers, self.dense.branches)
+
+    @cached_property
+    def unhalved(self) -> frozenset[int]:
+        """The blocks whose MLP does not read what their attention has added to."""
+        return frozenset(i for i, b in enumerate(self.dense.branches) if not b.sequential)
 
     def _forward(self, batch: TokenBatch) -> None:
         # The body alone: logits are not wanted here.

@@ -31,8 +31,14 @@ HUB_PATTERNS = [
     "README.md",  # its metadata states the licence, which exports carry over
 ]
 
+PICKLED_PATTERN = "pytorch_model*.bin"
+"""Old weight files of the hub, fetched only where there are no others."""
+
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Names that transformers looks for: one weight file, or the list of many."""
+
+PICKLED_SINGLE, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+"""The same for checkpoints from before safetensors."""
 
 Kind = Literal["hub", "folder", "gguf", "object"]
 
@@ -63,6 +69,11 @@ class Source:
             return [self.folder / self.gguf]
         return weight_files(self.folder)
 
+    @property
+    def pickled(self) -> bool:
+        """Whether its tensors lie in pickled .bin files."""
+        return any(file.suffix == ".bin" for file in self.weight_files())
+
     def fingerprint(self) -> str:
         """Fingerprint of config and weights: equal for equal files, wherever they lie."""
         if self.folder is None:
@@ -72,21 +83,43 @@ class Source:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that transformers would load from a folder.
+    """The files that transformers would load from a folder: safetensors, or else pickled ones.
 
     Raises:
-        UsageError: If there are none, or a listed one is missing.
+        UsageError: If there are none, a listed one is missing, or one lies outside the folder.
     """
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    index = folder / INDEX
-    if not index.is_file():
-        raise UsageError(f"{folder} holds neither {SINGLE} nor {INDEX}.")
-    names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    for single, index in ((SINGLE, INDEX), (PICKLED_SINGLE, PICKLED_INDEX)):
+        if (folder / single).is_file():
+            return [folder / single]
+        if (folder / index).is_file():
+            return _listed(folder, index)
+    raise UsageError(
+        f"{folder} holds neither {SINGLE} nor {INDEX}, and no {PICKLED_SINGLE} either."
+    )
+
+
+def _listed(folder: Path, index: str) -> list[Path]:
+    try:
+        names = sorted(set(json.loads((folder / index).read_bytes())["weight_map"].values()))
+        paths = [Path(name) for name in names]
+        if not names:
+            raise ValueError("no files")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{folder / index} is no list of weight files: it has no weight_map of tensor names to "
+            "file names. Fetch the checkpoint again."
+        ) from error
+    # By name alone: files of a hub snapshot are links that lead out of the folder.
+    outside = [n for n, p in zip(names, paths, strict=True) if p.is_absolute() or ".." in p.parts]
+    if outside:
+        raise UsageError(
+            f'{folder / index} names the file "{outside[0]}", which is outside the folder. A '
+            "checkpoint lists only files of its own; do not use this one."
+        )
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise UsageError(
-            f"{folder} is incomplete: {INDEX} lists {len(missing)} files that are not there, "
+            f"{folder} is incomplete: {index} lists {len(missing)} files that are not there, "
             f"{missing[0]} first. Fetch the checkpoint again."
         )
     return [folder / name for name in names]
@@ -141,11 +174,6 @@ def _folder(name: str, path: Path) -> Source:
             return Source("gguf", name, path, ggufs[0].name)
         reason = "several GGUF files; name one of them" if ggufs else "no config.json"
         raise UsageError(f"{name} is not a model folder: it holds {reason}.")
-    if not any(path.glob("*.safetensors")) and any(path.glob("*.bin")):
-        raise UsageError(
-            f"{name} holds only a pickled .bin checkpoint, which could run code when it is read. "
-            "Convert it to safetensors first."
-        )
     weight_files(path)
     return Source("folder", name, path)
 
@@ -173,6 +201,8 @@ def _hub(model: str) -> Source:
 
     try:
         folder = Path(snapshot_download(match[1], revision=match[2], allow_patterns=HUB_PATTERNS))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(match[1], revision=folder.name, allow_patterns=PICKLED_PATTERN)
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UsageError(
             f'"{model}" is neither a folder nor a file here, and the hub did not give it: '

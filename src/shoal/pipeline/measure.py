@@ -14,7 +14,7 @@ from shoal.evaluation.tasks import TaskSettings, measure
 from shoal.models.dense import DenseModel
 from shoal.objectives.build import Data
 from shoal.pipeline.listener import Listener
-from shoal.surgery.memory import shallow_model
+from shoal.surgery.skipping import pruned_model
 
 
 class ModelReport(BaseModel):
@@ -96,7 +96,7 @@ def report(
             metrics[mask] += found
         listener.done()
     models: dict[Mask, PreTrainedModel] = {
-        mask: shallow_model(dense, mask) if len(mask) else dense.module for mask in distinct
+        mask: pruned_model(dense, mask) if len(mask) else dense.module for mask in distinct
     }
     timed: dict[Mask, list[Speed]] = {mask: [] for mask in distinct}
     if speed:

@@ -1,7 +1,7 @@
 """Everything that can be refused before any long work: model, budget, data, output folder."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,19 +10,26 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from shoal.config.mixture import MixtureConfig, Term
 from shoal.config.run import RunConfig
 from shoal.config.searches import TaleConfig
+from shoal.core.amount import Budget
 from shoal.core.errors import UnsupportedModelError, UsageError
-from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.data import Corpus, PromptSet, Tokenisation, load_any
 from shoal.engine.forecast import Forecast, forecast
+from shoal.models.branches import BlockBranches
 from shoal.models.dense import DenseModel
 from shoal.models.device import pick_device, pick_dtype
-from shoal.models.discover import depth_of
 from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
 from shoal.objectives.build import DEFAULT_ITEMS, Data, check_kind, kind_of
-from shoal.surgery.config import check_prunable
-from shoal.surgery.fields import per_layer_fields
+from shoal.pipeline.space import (
+    check_amount,
+    count_budget,
+    granularity_of,
+    provisional_budget,
+    search_space,
+    weight_budget,
+)
+from shoal.surgery.fusing import why_not_apart
 from shoal.surgery.staging import check_target
 
 Model: TypeAlias = str | PreTrainedModel | DenseModel
@@ -38,20 +45,22 @@ class Prepared:
         model: The model object, or the resolved source of its files.
         hf_config: The model's config.
         space: What may be removed.
-        k: How many blocks to remove, or the most.
+        budget: How much to remove, or the most.
         forecast: How much the search evaluates.
         calibration: Calibration data of each term of the objective.
         report: Report data.
+        granularity: What one unit is.
     """
 
     config: RunConfig
     model: PreTrainedModel | DenseModel | Source
     hf_config: PreTrainedConfig
     space: SearchSpace
-    k: int
+    budget: Budget
     forecast: Forecast
     calibration: tuple[Data, ...]
     report: tuple[Data, ...]
+    granularity: str = "block"
 
 
 def prepare(config: RunConfig, model: Model | None = None, *, report: bool = True) -> Prepared:
@@ -78,16 +87,16 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
                 f"--run-dir and --out are both {config.out}. The run and the checkpoint need "
                 "folders of their own."
             )
-    depth = depth_of(hf_config)
-    k = units_to_remove(config, depth)
-    SearchSpace.of_blocks(depth, config.protect).check_budget(k)
-    space = block_space(hf_config, config.protect)
+    check_amount(config)
+    space = search_space(hf_config, config)
+    budget = provisional_budget(config, space)
+    budget.check(space)
     if config.racing and isinstance(config.objective, MixtureConfig):
         raise UsageError(
             "--racing compares examples one by one, which a mixture has not. Leave it out, or "
             "search under one of its terms."
         )
-    expected = forecast(config.search, space, k, config.seed, config.budget_evaluations)
+    expected = forecast(config.search, space, budget, config.seed, config.budget_evaluations)
     check_fitting(config, expected)
     calibration = tuple(calibration_data(config, term) for term in config.terms)
     reported = report_data(config) if report else ()
@@ -95,7 +104,8 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
         for term_data in calibration:
             for data in reported:
                 check_disjoint(term_data, data)
-    return Prepared(config, found, hf_config, space, k, expected, calibration, reported)
+    name = str(granularity_of(config))
+    return Prepared(config, found, hf_config, space, budget, expected, calibration, reported, name)
 
 
 def locate(model: Model) -> tuple[PreTrainedModel | DenseModel | Source, PreTrainedConfig]:
@@ -108,6 +118,44 @@ def locate(model: Model) -> tuple[PreTrainedModel | DenseModel | Source, PreTrai
             f"a model is a name, a folder or a transformers model, not {type(model).__name__}."
         )
     return model, model.config
+
+
+def settled(request: Prepared, dense: DenseModel) -> Prepared:
+    """The request with what only the loaded model can tell: its branches, and what they weigh.
+
+    Raises:
+        UsageError: If the budget cannot be met.
+        UnsupportedModelError: If the model's blocks have no such parts.
+    """
+    config = request.config
+    plain = config.granularity == "block" and not config.weighs
+    if plain or (config.granularity == "auto" and config.search.blocks_only):
+        return request
+    branches: Sequence[BlockBranches] | None = None
+    if config.granularity != "block":
+        try:
+            branches = dense.branches
+        except UnsupportedModelError:
+            if config.granularity != "auto":
+                raise
+    space = search_space(request.hf_config, config, branches)
+    if not space.units:
+        raise UnsupportedModelError(
+            f"{dense.config.model_type} has nothing that --granularity {config.granularity} could "
+            "remove: its blocks do not consist of an attention and an MLP. Use --granularity block."
+        )
+    name = str(granularity_of(config, branches))
+    if branches and (name == "half" or config.fusable) and not space.overlapping:
+        raise UnsupportedModelError(
+            f"{dense.config.model_type} has no half steps: {why_not_apart(branches[0])}, so what is "
+            "left of two blocks cannot be fused. Use --granularity block, attn, mlp or attn+mlp."
+        )
+    share = weight_budget(config, dense, config.batch_tokens)
+    budget = count_budget(config, space) if share is None else share.budget
+    budget.check(space)
+    expected = forecast(config.search, space, budget, config.seed, config.budget_evaluations)
+    check_fitting(config, expected)
+    return replace(request, space=space, budget=budget, forecast=expected, granularity=name)
 
 
 def tokenisation(config: RunConfig) -> Tokenisation:
@@ -141,13 +189,6 @@ def check_fitting(config: RunConfig, expected: Forecast) -> None:
             f"under {config.expression} the dense model is always the best, so tale would remove "
             "nothing. Use --search.result last: the deepest within epsilon."
         )
-
-
-def units_to_remove(config: RunConfig, depth: int) -> int:
-    """How many blocks a search removes; the most it may, where it decides itself."""
-    if config.remove is None and not config.search.fixed_count:
-        return min(depth - 1, depth - len(set(config.protect)))
-    return config.num_removed(depth)
 
 
 def calibration_data(config: RunConfig, term: Term) -> Data:
@@ -207,46 +248,3 @@ def load_report(name: str, data_dir: str | None, limit: int | None) -> Data:
     if not isinstance(data, Corpus) and limit is not None:
         data = load_any(name, data_dir=data_dir, purpose="report", limit=limit)
     return data
-
-
-class Writable:
-    """Whether a mask leaves a model that can be written; remembers its answers.
-
-    Args:
-        hf_config: The dense model's config.
-    """
-
-    def __init__(self, hf_config: PreTrainedConfig) -> None:
-        self._config = hf_config
-        self._reasons: dict[Mask, str | None] = {}
-
-    def why_not(self, mask: Mask) -> str | None:
-        """The reason why a mask cannot be written, or None."""
-        if mask not in self._reasons:
-            try:
-                check_prunable(self._config, mask)
-                self._reasons[mask] = None
-            except UnsupportedModelError as error:
-                self._reasons[mask] = str(error)
-        return self._reasons[mask]
-
-    def __call__(self, mask: Mask) -> bool:
-        """Whether the mask can be written."""
-        return self.why_not(mask) is None
-
-
-def block_space(hf_config: PreTrainedConfig, protect: Iterable[int]) -> SearchSpace:
-    """The blocks that may be removed from a model.
-
-    Raises:
-        UnsupportedModelError: If none may, with the reason for the first.
-    """
-    writable = Writable(hf_config)
-    space = SearchSpace.of_blocks(depth_of(hf_config), protect, writable)
-    reasons = [writable.why_not(space.dense.without(unit)) for unit in space.units]
-    if reasons and all(reasons):
-        raise UnsupportedModelError(f"no block of this model can be removed: {reasons[0]}")
-    if not any(reasons) and not per_layer_fields(hf_config):
-        # Nothing in the config depends on the blocks, so single masks speak for all.
-        return SearchSpace.of_blocks(space.depth, protect)
-    return space

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.config.mixture import MixtureConfig
+from shoal.core.budget import CountBudget
 from shoal.core.mask import Mask
 from shoal.engine.driver import MaskEvaluator
 from shoal.engine.estimate import Estimate, cache_share, estimate
@@ -126,7 +127,9 @@ def _scored(
     memory = request.config.cache_memory
     share = cache_share(dense, objective, memory) // len(request.calibration)
     widest = max(objective.batches, key=lambda b: b.tokens.input_ids.shape[1])
-    choice = choose_runner(dense, widest.tokens.to(dense.device), cache_bytes=share)
+    rng = np.random.default_rng(request.config.seed)
+    checked = [request.budget.sample(request.space, rng)]
+    choice = choose_runner(dense, widest.tokens.to(dense.device), cache_bytes=share, masks=checked)
     listener.note(choice.reason)
     expected = estimate(dense, objective, choice.runner, request.forecast, share)
     source = ScoredLosses(dense, objective, choice.runner)
@@ -205,11 +208,11 @@ def open_evaluator(
 
 def random_masks(request: Prepared) -> list[Mask]:
     """The masks that say what removing blindly costs, for the span of a mixture's terms."""
-    space, k = request.space, request.k
-    if not request.config.search.fixed_count:
-        k = min(k, max(1, space.depth // 4))
+    space, budget = request.space, request.budget
+    if isinstance(budget, CountBudget) and not request.config.search.fixed_count:
+        budget = CountBudget(min(budget.k, max(1, space.depth // 4)))
     rng = np.random.default_rng([request.config.seed, SPAN_MASKS])
-    return list(dict.fromkeys(space.sample(rng, k) for _ in range(SPAN_MASKS)))
+    return list(dict.fromkeys(budget.sample(space, rng) for _ in range(SPAN_MASKS)))
 
 
 def context_of(dense: DenseModel, objective: Objective) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scores of single blocks: computed, written as JSON, drawn."""
+"""Scores of single blocks or sub-layers: computed, written as JSON, drawn."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,17 @@ from pathlib import Path
 
 from shoal.config.run import RunConfig
 from shoal.core.errors import NotFiniteError, UsageError, unknown_name
+from shoal.core.mask import Part
 from shoal.core.space import SearchSpace
-from shoal.engine.signals import ModelSignals
+from shoal.core.tiling import span_of
+from shoal.core.units import NOUNS, Granularity, Unit, units_of_granularity
+from shoal.engine.signals import ModelSignals, unit_name
 from shoal.models.dense import DenseModel
 from shoal.models.device import pick_device, pick_dtype
 from shoal.models.discover import depth_of
 from shoal.models.load import load_dense
 from shoal.objectives.build import build_objective
+from shoal.objectives.scores.moments import why_not
 from shoal.objectives.scores.table import SCORES
 from shoal.pipeline.figures import can_draw
 from shoal.pipeline.listener import Listener
@@ -44,26 +48,31 @@ def run_score(
     scores: Sequence[str],
     *,
     model: Model | None = None,
+    granularity: Granularity | str = Granularity.BLOCK,
     windows: Sequence[int] = (),
     out: Path | None = None,
     listener: Listener | None = None,
 ) -> ScoreResult:
-    """Score the blocks of a model, write the scores and draw them.
+    """Score the blocks of a model or parts of them, write the scores and draw them.
 
     Args:
         config: The model and the data, by the objective whose data they are.
         scores: Names of scores.
         model: The model, where it is an object rather than named in the options.
+        granularity: What is scored: `block`, `half`, `attn`, `mlp` or `attn+mlp`.
         windows: Lengths of the angular windows that are wanted.
         out: Folder to write to; `scores/<model>` by default.
         listener: Hears of the progress.
 
     Raises:
         UsageError: If anything about the request is wrong; before the weights are loaded, except
-            where the objective has nothing that a score could be taken of.
+            where the objective has nothing that a score could be taken of, or the model no such
+            parts.
+        UnsupportedModelError: If parts of blocks are wanted and cannot be told.
     """
     listener = listener or Listener()
     names = check_names(scores)
+    kind = _check_granularity(granularity, windows)
     pick_dtype(config.dtype, pick_device(config.device), None)
     found, hf_config = locate(config.require_model() if model is None else model)
     depth = depth_of(hf_config)
@@ -85,8 +94,12 @@ def run_score(
         length=config.length,
         limit=term.limit,
     )
-    listener.stage(f"Scoring {depth} blocks on {objective.num_examples} examples of {data.name}")
-    signals = ModelSignals(dense, objective, SearchSpace.of_blocks(depth), {})
+    units, by_block = _units(kind, dense), kind is Granularity.BLOCK
+    noun = "blocks" if by_block else "units"
+    listener.stage(
+        f"Scoring {len(units)} {noun} on {objective.num_examples} examples of {data.name}"
+    )
+    signals = ModelSignals(dense, objective, SearchSpace(depth, units, noun=NOUNS[kind]), {})
     report = ScoreReport(
         model=dense.ref,
         depth=depth,
@@ -95,14 +108,16 @@ def run_score(
         objective=objective.expression,
         examples=objective.num_examples,
         data={**objective.data, "objective": term.objective.model_dump()},
+        granularity=kind,
+        units=() if by_block else tuple(map(unit_name, units)),
         scores={name: tuple(signals.units(name)) for name in names},
-        angular_windows=_windows(signals, names, dense),
+        angular_windows=_windows(signals, names, dense) if by_block else {},
     )
     broken = [name for name, values in report.scores.items() if not all(map(isfinite, values))]
     if broken:
         raise NotFiniteError(
-            f"{broken[0]} is not finite for some blocks. Look for NaN or infinite weights, or try "
-            "--dtype float32."
+            f"{broken[0]} is not finite for some {noun}. Look for NaN or infinite weights, or "
+            "try --dtype float32."
         )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -125,6 +140,41 @@ def check_names(scores: Sequence[str]) -> list[str]:
     if not scores:
         raise UsageError(f"name at least one score. Known: {', '.join(sorted(SCORES))}.")
     return list(dict.fromkeys(scores))
+
+
+def _check_granularity(granularity: str, windows: Sequence[int]) -> Granularity:
+    known = [g.value for g in Granularity if g is not Granularity.MIXED]
+    if granularity not in known:
+        raise unknown_name("granularity of scores", granularity, known)
+    kind = Granularity(granularity)
+    if windows and kind is not Granularity.BLOCK:
+        raise UsageError(
+            f"--windows are windows of whole blocks, and --granularity {kind} scores parts of "
+            "them. Leave one of the two out."
+        )
+    return kind
+
+
+def _units(kind: Granularity, dense: DenseModel) -> tuple[Unit, ...]:
+    """The units of a granularity that the model has.
+
+    Raises:
+        UsageError: If it has none.
+        UnsupportedModelError: If its sub-layers cannot be told.
+    """
+    units = units_of_granularity(kind, dense.depth)
+    if kind is Granularity.BLOCK:
+        return units
+    reasons = [why_not(span_of(unit), dense.branches) for unit in units]
+    there = tuple(u for u, reason in zip(units, reasons, strict=True) if reason is None)
+    if not any(site.part is not Part.BLOCK for unit in there for site in unit):
+        reason = next((r for r in reasons if r is not None), "the model has one block")
+        what = "half step" if kind is Granularity.HALF else kind
+        raise UsageError(
+            f"--granularity {kind}: this model has no {what} that could be scored by itself: "
+            f"{reason}. Use --granularity block."
+        )
+    return there
 
 
 def _check_windows(windows: Sequence[int], names: Sequence[str], depth: int) -> tuple[int, ...]:

@@ -22,8 +22,9 @@ from shoal.objectives.base import ScoringObjective
 from shoal.pipeline import folder as run_folder
 from shoal.pipeline.figures import draw_trace
 from shoal.pipeline.listener import Listener
-from shoal.pipeline.prepare import Prepared
+from shoal.pipeline.prepare import Prepared, settled
 from shoal.pipeline.ready import SPAN_MASKS, Ready, make_ready, open_evaluator
+from shoal.pipeline.space import described
 from shoal.pipeline.trace import TraceFile
 
 
@@ -75,6 +76,7 @@ def run_search(
     """
     config = request.config
     dense = dense or load(request, listener)
+    request = settled(request, dense)
     folder = config.run_dir or run_folder.default_folder(config, dense.source.id)
     path = config.store or folder / run_folder.STORE
     artifacts = Artifacts(path)
@@ -107,7 +109,7 @@ def run_search(
             outcome = drive(
                 config.search,
                 request.space,
-                request.k,
+                request.budget,
                 config.seed,
                 opened.evaluator,
                 opened.signals,
@@ -165,13 +167,13 @@ def announce(listener: Listener, request: Prepared, ready: Ready, known: int) ->
     batches = ready.num_batches
     fixed = config.search.fixed_count
     listener.stage(
-        f"Searching: {config.search.name}, {'' if fixed else 'at most '}{request.k} of "
-        f"{request.space.depth} blocks, objective {config.expression}"
+        f"Searching: {config.search.name}, {'' if fixed else 'at most '}"
+        f"{described(request.budget, request.space)}, objective {config.expression}"
     )
     about = "at most" if cost.at_most or config.racing else "about"
     plural = "s" * (cost.evaluations != 1)
     passes = (
-        f"{cost.shared * batches:,} block passes shared, {cost.naive * batches:,} one by one"
+        f"{cost.shared * batches:,.0f} block passes shared, {cost.naive * batches:,.0f} one by one"
         if all(isinstance(t.objective, ScoringObjective) for t in ready.terms)
         else "answers are generated, which masks do not share"
     )
@@ -202,12 +204,14 @@ def make_plan(request: Prepared, dense: DenseModel, ready: Ready, outcome: Outco
     best, config = outcome.best, request.config
     data = [t.objective.data for t in ready.terms]
     objective = config.objective.model_dump()
-    described = {**data[0]} if len(data) == 1 else {"terms": data}
+    recorded = {**data[0]} if len(data) == 1 else {"terms": data}
     return Plan(
         model=dense.ref,
         mask=best.mask,
         objective=config.expression,
         search=config.search.model_dump(),
+        granularity=request.granularity,
+        budget=described(request.budget, request.space),
         score=Score(
             mean=best.mean,
             stderr=best.stderr if best.stderr == best.stderr else None,
@@ -217,7 +221,7 @@ def make_plan(request: Prepared, dense: DenseModel, ready: Ready, outcome: Outco
         evaluations=outcome.evaluations,
         stopped=outcome.stopped,
         details=outcome.details or None,
-        data={**described, "objective": objective},
+        data={**recorded, "objective": objective},
         dtype=dense.dtype_name,
         seed=config.seed,
     )

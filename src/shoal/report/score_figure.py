@@ -1,8 +1,16 @@
-"""Scores of blocks as bars or dots, and angular distances over windows as a map."""
+"""Scores of units as bars or dots, and angular distances over windows as a map.
 
+Attention, MLP and half step have colours of their own and stand beside each other, a half step
+between its two blocks; the lowest are then drawn in full colour and the others pale.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, isfinite, nan
 from typing import TYPE_CHECKING
 
+from shoal.core.mask import Part, Site
+from shoal.core.units import Granularity
 from shoal.report.scores import ScoreReport
 from shoal.report.style import ACCENT, FAINT, GRID, INK, MAIN, light_grid, new_figure, styled
 
@@ -19,8 +27,8 @@ LABELS = {
     "magnitude": ("Magnitude", "Σ |weight|"),
 }
 
-MARKED = 0.2
-"""Share of the blocks that is marked as lowest."""
+SECOND = "#b7791f"
+"""Colour of the second kind of units."""
 
 WIDE = 12.0
 """Ratio of the largest to the median value from which an axis is logarithmic."""
@@ -55,32 +63,79 @@ def score_figure(report: ScoreReport) -> "Figure":
     return figure
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a unit stands, and what it is."""
+
+    x: float
+    kind: str
+
+
+def _place(unit: str, granularity: Granularity) -> _Place:
+    first, *more = (Site.parse(site) for site in unit.split("+"))
+    if more:
+        return _Place(first.layer + 0.5, "half step")
+    beside = 0.2 if granularity is Granularity.BOTH else 0.0
+    if first.part is Part.ATTN:
+        return _Place(first.layer - beside, "attention")
+    if first.part is Part.MLP:
+        return _Place(first.layer + beside, "MLP")
+    return _Place(first.layer, "block")
+
+
 def _panel(axes: "Axes", report: ScoreReport, name: str) -> None:
     values = [v if isfinite(v) else nan for v in report.scores[name]]
-    lowest = set(report.order(name)[: max(1, round(MARKED * report.depth))])
-    finite = sorted(v for v in values if isfinite(v))
-    colours = [ACCENT if i in lowest else MAIN for i in range(report.depth)]
-    middle, from_zero = finite[len(finite) // 2] if finite else 0.0, True
-    if middle > 0 and finite[0] > 0 and finite[-1] > WIDE * middle:
-        _logarithmic(axes, 0.6 * finite[0], 1.6 * finite[-1])
-        from_zero = False
-    elif middle > 0 and finite[0] > 0.5 * finite[-1]:
-        # From zero, all would look alike.
-        room = max(finite[-1] - finite[0], 1e-3 * finite[-1])
-        axes.set_ylim(finite[0] - 0.12 * room, finite[-1] + 0.12 * room)
-        from_zero = False
-    if from_zero:
-        axes.bar(range(report.depth), values, width=0.78, color=colours, alpha=0.9)
-    else:
-        # The length of a bar means nothing without a zero.
-        axes.plot(range(report.depth), values, color=GRID, linewidth=1.2, zorder=1)
-        axes.scatter(range(report.depth), values, s=26, color=colours, zorder=2)
+    places = [_place(unit, report.granularity) for unit in report.names]
+    kinds = list(dict.fromkeys(place.kind for place in places))
+    lowest = set(report.order(name)[: report.marked])
+    from_zero = _set_range(axes, sorted(v for v in values if isfinite(v)))
+    for kind, colour in zip(kinds, (MAIN, SECOND), strict=False):
+        own = [i for i, place in enumerate(places) if place.kind == kind]
+        pale, full = (MAIN, ACCENT) if len(kinds) == 1 else (_pale(colour), colour)
+        colours = [full if i in lowest else pale for i in own]
+        xs, ys = [places[i].x for i in own], [values[i] for i in own]
+        if from_zero:
+            axes.bar(xs, ys, width=0.78 / len(kinds), color=colours, alpha=0.9)
+        else:
+            # The length of a bar means nothing without a zero.
+            axes.plot(xs, ys, color=GRID, linewidth=1.2, zorder=1)
+            axes.scatter(xs, ys, s=26, color=colours, zorder=2)
+        if len(kinds) > 1:
+            axes.scatter([], [], s=26, marker="s", color=colour, label=kind)
     title, what = LABELS.get(name, (name, ""))
     axes.set_title(title)
     axes.set_ylabel(what, fontsize=7.5)
     _blocks(axes, report.depth)
-    axes.set_xlabel(f"block; {len(lowest)} lowest marked")
+    marked = "marked" if len(kinds) == 1 else "in full colour"
+    axes.set_xlabel(f"block; {len(lowest)} lowest {marked}")
+    if len(kinds) > 1:
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, borderpad=0)
     light_grid(axes)
+
+
+def _set_range(axes: "Axes", finite: Sequence[float]) -> bool:
+    """Choose the range of the values; whether it begins at zero.
+
+    Args:
+        axes: Where they are drawn.
+        finite: The values, ascending.
+    """
+    middle = finite[len(finite) // 2] if finite else 0.0
+    if middle > 0 and finite[0] > 0 and finite[-1] > WIDE * middle:
+        _logarithmic(axes, 0.6 * finite[0], 1.6 * finite[-1])
+        return False
+    if middle > 0 and finite[0] > 0.5 * finite[-1]:
+        # From zero, all would look alike.
+        room = max(finite[-1] - finite[0], 1e-3 * finite[-1])
+        axes.set_ylim(finite[0] - 0.12 * room, finite[-1] + 0.12 * room)
+        return False
+    return True
+
+
+def _pale(colour: str) -> str:
+    """A colour with much white in it."""
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - 0.38 * (255 - part)):02x}" for part in parts)
 
 
 def _logarithmic(axes: "Axes", low: float, high: float) -> None:

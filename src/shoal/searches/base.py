@@ -14,6 +14,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.core.budget import Budget
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
@@ -99,19 +100,33 @@ SearchRun = Generator[Sequence[Mask], Sequence[Evaluation], Mask | Found]
 
 @dataclass(frozen=True)
 class Problem:
-    """What to search: remove `k` units of a space, at the least loss.
+    """What to search: remove what a budget asks for, at the least loss.
 
     Attributes:
         space: What may be removed.
-        k: How many units to remove; the most that may be, for a search without a fixed count.
+        budget: How much to remove; the most that may be, for a search without a fixed count.
         rng: The only source of randomness.
         signals: What may be asked about the dense model.
     """
 
     space: SearchSpace
-    k: int
+    budget: Budget
     rng: np.random.Generator
     signals: Signals
+
+    @property
+    def k(self) -> int:
+        """How many units to remove; under a weight the most units that an answer can have."""
+        return self.budget.most(self.space)
+
+    def extensions(self, mask: Mask) -> list[Mask]:
+        """The valid masks that remove one unit more, from which the budget can still be met."""
+        grown = self.space.extensions(mask)
+        return [m for m in grown if self.budget.reachable(self.space, m)]
+
+    def is_answer(self, mask: Mask) -> bool:
+        """Whether a mask may be the result of a search with a fixed count."""
+        return self.budget.is_answer(self.space, mask)
 
 
 Search = Callable[[Problem, Any], SearchRun]

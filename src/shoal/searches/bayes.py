@@ -20,6 +20,12 @@ one.
 Cost: at most N + trials evaluations for N removable units; the surrogate takes about 30 ms a trial
 for 32 units and 200 trials. Trials are single masks, so they share less work than a generation of
 the genetic search.
+
+Where units overlap, sets are drawn unit by unit among those that still fit. Under a weight they are
+drawn until the target is met, and units in vain put back, the least wanted first; the same is done
+around each swap, so that neighbours may differ in size. The one-shot set and the prior go by the
+increase per price. The kernel, the trend and the improvement are those of sets of any size, and
+complete sets compare by loss alone. The cost is the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,21 +40,29 @@ from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.searches.base import Problem, SearchRun, best_of
+from shoal.searches.cover import Cover
 from shoal.searches.draws import fresh
-from shoal.searches.prior import drawn_set, prior_weights
+from shoal.searches.prior import drawn_set, unit_scores, weights_of
 from shoal.searches.ranking import top_k
-from shoal.searches.unit_sets import UnitSet, indicators, mask_of, swapped, units_of
+from shoal.searches.unit_sets import (
+    UnitSet,
+    indicators,
+    mask_of,
+    sets_of,
+    swapped,
+    units_of,
+)
 
 
 def bayes(problem: Problem, config: BayesConfig) -> SearchRun:
     """Evaluate the sets that promise most, one by one, and return the best."""
-    space, k = problem.space, problem.k
+    space = problem.space
     [dense] = yield [space.dense]
     singles = yield [space.dense.without(unit) for unit in space.units]
-    proposer = Proposer(problem, config.pool, prior_weights(singles), _excess(dense, singles))
-    if k == 1:
-        proposer.learn(e for i, e in enumerate(singles) if mask_of(space, [i]) is not None)
-    initial = proposer.initial(singles, min(config.initial, config.trials))
+    weights = weights_of(unit_scores(space, problem.budget, singles, dense.mean))
+    proposer = Proposer(problem, config.pool, weights, _excess(dense, singles))
+    proposer.learn(e for e in singles if problem.is_answer(e.mask))
+    initial = proposer.initial(singles, min(config.initial, config.trials), dense.mean)
     if initial:
         proposer.learn((yield initial))
     for _ in range(config.trials - len(initial)):
@@ -68,7 +82,7 @@ class Proposer:
         pool: How many sets are drawn for each choice.
         weights: The prior: one positive weight per unit.
         excess: What each unit costs alone.
-        known: Everything of k units that has been evaluated.
+        known: Every answer that has been evaluated.
     """
 
     problem: Problem
@@ -91,36 +105,50 @@ class Proposer:
         """Take note of evaluations."""
         self.known.update({units_of(self.space, e.mask): e for e in evaluations})
 
-    def initial(self, singles: Sequence[Evaluation], count: int) -> list[Mask]:
+    def initial(self, singles: Sequence[Evaluation], count: int, dense: float = 0.0) -> list[Mask]:
         """The one-shot set and sets drawn from the prior, as far as they are not known."""
         known = [e.mask for e in self.known.values()]
-        one_shot = top_k(self.space, [e.rank_key for e in singles], self.problem.k)
+        losses, budget = [e.rank_key for e in singles], self.problem.budget
+        one_shot = top_k(self.space, losses, budget, dense)
         first = [] if one_shot is None or one_shot in known else [one_shot]
-        wanted = min(count, self.space.size(self.problem.k) - len(known)) - len(first)
+        most = len(known) + count
+        wanted = min(count, budget.size(self.space, most) - len(known)) - len(first)
         return first + fresh(self._from_prior, wanted, {*first, *known})
 
     def next(self, dense: Evaluation) -> Mask | None:
         """The new set of the largest expected improvement, or None where no new set is found."""
         candidates = [s for s in dict.fromkeys(self._candidates()) if s not in self.known]
         for i in np.argsort(-self._promise(candidates, dense.mean), kind="stable"):
-            if mask := mask_of(self.space, candidates[i]):
+            mask = mask_of(self.space, candidates[i])
+            if mask is not None and self.problem.is_answer(mask):
                 return mask
         known = {e.mask for e in self.known.values()}
         return next(iter(fresh(self._uniform, 1, known)), None)
 
     def _candidates(self) -> Iterable[UnitSet]:
-        space, k = self.space, self.problem.k
-        if space.size(k) <= max(self.pool, 2 * len(self.known)):
+        space, budget = self.space, self.problem.budget
+        few = max(self.pool, 2 * len(self.known))
+        if budget.size(space, few) <= few:
             return self._all
+        units = len(space.units)
+        noise = self.problem.rng.gumbel(size=(self.pool, units))
+        keys, best = np.log(self.weights) + noise, units_of(space, self.best.mask)
+        if space.overlapping or not budget.uniform:
+            drawn_sets, _ = self._cover.completed(np.zeros(keys.shape, bool), keys)
+            return [*sets_of(drawn_sets), *self._cover.around(best, np.log(self.weights))]
         # Gumbel top-k, for the whole pool at once.
-        noise = self.problem.rng.gumbel(size=(self.pool, len(space.units)))
-        drawn = np.argpartition(-(np.log(self.weights) + noise), k - 1, axis=1)[:, :k]
-        around = swapped(units_of(space, self.best.mask), len(space.units))
+        k = self.problem.k
+        drawn = np.argpartition(-keys, k - 1, axis=1)[:, :k]
+        around = swapped(best, units)
         return map(tuple, np.concatenate([np.sort(drawn, axis=1), around]).tolist())
 
     @cached_property
+    def _cover(self) -> Cover:
+        return Cover.of(self.space, self.problem.budget)
+
+    @cached_property
     def _all(self) -> list[UnitSet]:
-        return [units_of(self.space, mask) for mask in self.space.masks(self.problem.k)]
+        return [units_of(self.space, mask) for mask in self.problem.budget.masks(self.space)]
 
     def _promise(self, candidates: Sequence[UnitSet], dense: float) -> NDArray[np.float64]:
         """Expected improvement of each candidate; none where there is nothing to learn from."""
@@ -138,11 +166,11 @@ class Proposer:
         return indicators(sets, len(self.space.units)).astype(float)
 
     def _from_prior(self) -> Mask:
-        return drawn_set(self.space, self.problem.rng, self.weights, self.problem.k)
+        return drawn_set(self.space, self.problem.rng, self.weights, self.problem.budget)
 
     def _uniform(self) -> Mask:
         flat = np.ones(len(self.weights))
-        return drawn_set(self.space, self.problem.rng, flat, self.problem.k)
+        return drawn_set(self.space, self.problem.rng, flat, self.problem.budget)
 
 
 def clamped(losses: Sequence[float]) -> NDArray[np.float64]:

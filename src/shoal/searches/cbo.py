@@ -22,14 +22,18 @@ The paper enumerates all sets. Here small problems are enumerated and others ann
 `shoal.searches.quadratic`), with a proof by integer programming (see `shoal.searches.certificate`);
 a lower state that the proof brings up is used. What is proven in limited time depends on the
 machine; the rest follows from the seed. Where units may not go together, only valid states count.
-Pairs that may not go together are not asked and have no coupling.
+Pairs that may not go together are not asked and have no coupling; those that overlap are never
+part of a state.
+
+Under a weight the model is the same, and its states are the sets that meet the target with no unit
+in vain, see `shoal.searches.cbo_weight`. All single and double removals are evaluated unless every
+answer is a single one, and those that are answers compete with the states.
 
 Cost: N + N (N - 1) / 2 + states evaluations for N removable units in the pairwise form, without the
 states for k = 2, N for k = 1; states evaluations in the gradient form, and one pass with gradients.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
@@ -42,11 +46,14 @@ from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.searches.base import Contest, Found, Problem, SearchRun, batches, best_of
+from shoal.searches.cbo_weight import solve_weight
 from shoal.searches.certificate import certify
+from shoal.searches.cover import Cover
 from shoal.searches.quadratic import (
     ENUMERABLE,
     Accept,
     Quadratic,
+    Solved,
     anneal_lowest,
     closure,
     enumerate_lowest,
@@ -56,53 +63,50 @@ from shoal.searches.unit_sets import UnitSet, mask_of, units_of
 Known = dict[Mask, Evaluation]
 """What has been evaluated."""
 
+ANSWERS = 100
+"""How much longer it takes to find an answer to a weight than to count off a set of k units."""
+
 
 def cbo(problem: Problem, config: CboConfig) -> SearchRun:
     """Build the quadratic model, find its lowest states, and return the best of them."""
     known: Known = {}
     if config.form == "pairwise":
         model = yield from _measured(problem, config, known)
-        if problem.k <= 2:
+        if problem.budget.uniform and problem.k <= 2:
             return _exact(problem, model, known)
     else:
         model = _expanded(problem, config)
     solved = solve(problem, config, model)
     masks = [mask for s in solved.states if (mask := mask_of(problem.space, s)) is not None]
-    mask = best_of((yield Contest(masks, winners=1))).mask
+    # Under a weight single and double removals may be answers, too.
+    answers = {mask: e for mask, e in known.items() if problem.is_answer(mask)}
+    if new := [mask for mask in masks if mask not in answers]:
+        answers |= {e.mask: e for e in (yield Contest(new, winners=1))}
+    mask = best_of([answers[m] for m in dict.fromkeys([*masks, *answers])]).mask
     return _found(problem, config, model, mask, solved)
 
 
-@dataclass(frozen=True)
-class Solved:
-    """The lowest states of a model.
-
-    Attributes:
-        states: Ascending.
-        certificate: What is proven about the first, in words.
-    """
-
-    states: list[UnitSet]
-    certificate: str
-
-
 def solve(problem: Problem, config: CboConfig, model: Quadratic) -> Solved:
-    """The lowest valid states of k units, with a proof where it is wanted.
+    """The lowest valid states that meet the budget, with a proof where it is wanted.
 
     Raises:
-        UsageError: If no set of k units is valid.
+        UsageError: If no set is valid.
     """
+    if not problem.budget.uniform:
+        return solve_weight(problem, config, model, ENUMERABLE // ANSWERS)
     space, k = problem.space, problem.k
     accept = _accept(space, k)
+    apart = Cover.of(space, problem.budget).apart if space.overlapping else None
     if comb(model.units, k) <= ENUMERABLE:
-        states = enumerate_lowest(model, k, config.states, accept)
+        states = enumerate_lowest(model, k, config.states, accept, apart)
         if not states:
             raise UsageError(f"no valid mask removes {k} units of this model; remove fewer.")
         return Solved(states, "lowest state optimal: all sets were enumerated")
     starts = [units_of(space, space.sample(problem.rng, k)) for _ in range(config.restarts)]
-    states = anneal_lowest(model, starts, config.states, problem.rng, accept)
+    states = anneal_lowest(model, starts, config.states, problem.rng, accept, apart)
     if not config.certify:
         return Solved(states, "none asked for")
-    proof = certify(model, states[0], config.certify_seconds)
+    proof = certify(model, states[0], config.certify_seconds, apart=apart)
     if accept is None:
         return Solved(closure(model, [proof.state, *states], config.states), proof.text)
     if accept(proof.state):
@@ -148,8 +152,8 @@ def _expanded(problem: Problem, config: CboConfig) -> Quadratic:
 
 def _accept(space: SearchSpace, k: int) -> Accept | None:
     """Which sets of k units are valid; None where all are, which spares asking."""
-    single_blocks = space.units and all(len(unit) == 1 for unit in space.units)
-    if space.constraint is None and single_blocks and k < space.depth:
+    single_sites = all(len(unit) == 1 for unit in space.units) and not space.overlapping
+    if space.constraint is None and single_sites and k < space.depth:
         return None
     answers: dict[UnitSet, bool] = {}
 
@@ -185,12 +189,16 @@ def _found(
     problem: Problem, config: CboConfig, model: Quadratic, mask: Mask, solved: Solved
 ) -> Found:
     state = units_of(problem.space, mask)
+    energy = model.energy(state)
+    # A double removal that is an answer may be the best and yet not among the lowest states.
+    lower = sum(model.energy(s) < energy for s in solved.states)
+    rank = solved.states.index(state) if state in solved.states else lower
     return Found(
         mask,
         {
             "form": config.form,
-            "energy": model.energy(state),
-            "rank": solved.states.index(state),
+            "energy": energy,
+            "rank": rank,
             "states": len(solved.states),
             "certificate": solved.certificate,
         },

@@ -19,6 +19,10 @@ Departures:
 
 Cost: at most initial + generations offspring evaluations; 64 + 117 * 32 = 3808 for 7 of 32 blocks
 with the defaults.
+
+Under a weight, and where units overlap, the removed units of a swap are put back and units drawn at
+random fill up to the budget in turn, those in vain put back again: a swap may exchange a number of
+units for another. The default number of generations follows from the units of the first parent.
 """
 
 from functools import partial
@@ -27,10 +31,12 @@ from math import ceil
 import numpy as np
 
 from shoal.config.searches import EvoConfig
+from shoal.core.budget import Budget, CountBudget
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.searches.base import Contest, Problem, SearchRun, best_of
 from shoal.searches.draws import fresh
+from shoal.searches.ranking import filled
 
 PATIENCE = 1000
 """Mutants drawn in vain before a generation closes without all of its offspring."""
@@ -38,13 +44,15 @@ PATIENCE = 1000
 
 def evo(problem: Problem, config: EvoConfig) -> SearchRun:
     """Improve one set by swaps, the best mutant of each generation taking its place."""
-    space, k, rng = problem.space, problem.k, problem.rng
-    pool = fresh(partial(space.sample, rng, k), min(config.initial, space.size(k)))
+    space, budget, rng = problem.space, problem.budget, problem.rng
+    initial = min(config.initial, budget.size(space, config.initial))
+    pool = fresh(partial(budget.sample, space, rng), initial)
     parent = best_of((yield Contest(pool, winners=1)))
     known = set(pool)
-    for _ in range(_generations(space, k, config)):
-        wanted = min(config.offspring, space.size(k) - len(known))
-        draw = partial(mutant, space, rng, parent.mask, config.max_swaps)
+    for _ in range(_generations(space, parent.mask, config)):
+        wanted = config.offspring
+        wanted = min(wanted, budget.size(space, len(known) + wanted) - len(known))
+        draw = partial(mutant, space, rng, parent.mask, config.max_swaps, budget)
         mutants = fresh(draw, wanted, known, PATIENCE)
         if not mutants:
             break
@@ -55,14 +63,19 @@ def evo(problem: Problem, config: EvoConfig) -> SearchRun:
     return parent.mask
 
 
-def _generations(space: SearchSpace, k: int, config: EvoConfig) -> int:
+def _generations(space: SearchSpace, first: Mask, config: EvoConfig) -> int:
     if config.generations is not None:
         return config.generations
+    k = len(space.removed_units(first))
     return ceil(k * (len(space.units) - k) / 1.5)
 
 
 def mutant(
-    space: SearchSpace, rng: np.random.Generator, parent: Mask, max_swaps: int
+    space: SearchSpace,
+    rng: np.random.Generator,
+    parent: Mask,
+    max_swaps: int,
+    budget: Budget | None = None,
 ) -> Mask | None:
     """Draw a set that differs from its parent by a few swaps, or None where it is not valid.
 
@@ -72,7 +85,11 @@ def mutant(
         parent: The mask to start from.
         max_swaps: The number of swaps is the lesser of two uniform draws from 1 to this, as far
             as there are units to swap.
+        budget: What the set must meet; as many units as the parent by default.
     """
+    budget = budget or CountBudget(len(space.removed_units(parent)))
+    if space.overlapping or not budget.uniform:
+        return _refilled(space, rng, parent, max_swaps, budget)
     removed, kept = space.removed_units(parent), space.free_units(parent)
     swaps = min(*rng.integers(1, max_swaps, size=2, endpoint=True), len(removed), len(kept))
     out = rng.choice(len(removed), size=swaps, replace=False)
@@ -81,3 +98,15 @@ def mutant(
     mask = mask.without(s for i in into for s in kept[i])
     right = len(space.removed_units(mask)) == len(removed) and space.is_valid(mask)
     return mask if right else None
+
+
+def _refilled(
+    space: SearchSpace, rng: np.random.Generator, parent: Mask, max_swaps: int, budget: Budget
+) -> Mask | None:
+    """A mutant where units differ in price or overlap: some go back, others fill up in turn."""
+    removed = space.removed_units(parent)
+    swaps = min(*rng.integers(1, max_swaps, size=2, endpoint=True), len(removed))
+    out = [removed[i] for i in rng.choice(len(removed), size=swaps, replace=False)]
+    mask = parent.restored(site for unit in out for site in unit)
+    order = [i for i in rng.permutation(len(space.units)).tolist() if space.units[i] not in out]
+    return filled(space, mask, order, budget)

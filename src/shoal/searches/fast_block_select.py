@@ -34,6 +34,8 @@ are no candidates; if the windows that were chosen break a rule together, the la
 
 Cost, for N removable units and r rounds: N + r (1 + `windows` and a few more, per run length that
 is new) + 1 evaluations; with a state score at most r + 1, and a pass per run length.
+
+Windows are runs of k blocks in total, so a weight and other units are refused.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -62,7 +64,7 @@ Asking = Generator[Sequence[Mask], Sequence[Evaluation], None]
 
 def fast_block_select(problem: Problem, config: FastBlockSelectConfig) -> SearchRun:
     """Exchange runs until nothing changes; return the best set on the way."""
-    require_blocks(problem.space, "fast_block_select")
+    require_blocks(problem.space, "fast_block_select", problem.budget)
     scores = _Scores(problem, config)
     yield from scores.rank_blocks()
     mask = least_units(problem, list(scores.alone.values()))

@@ -19,6 +19,10 @@ where all are known, the search ends. The result is the best set of k units ever
 
 Cost: at most N + population + generations (population - elites) evaluations for N removable units:
 168 for 32 blocks with the defaults.
+
+Under a weight all sets meet the target and have no unit in vain, so they differ in size: wherever
+a set is filled up, units are taken until the target is met, and those in vain are put back, the
+last one first. The one-shot set and the prior go by the increase per price. The cost is the same.
 """
 
 from collections.abc import Generator, Sequence
@@ -29,12 +33,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.config.searches import GeneticConfig
+from shoal.core.budget import Budget
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
 from shoal.searches.base import Problem, SearchRun, best_of
 from shoal.searches.draws import fresh
-from shoal.searches.prior import drawn_set, prior_weights, shuffled
+from shoal.searches.prior import drawn_set, shuffled, unit_scores, weights_of
 from shoal.searches.ranking import filled, top_k
 
 PATIENCE = 10
@@ -43,14 +48,16 @@ PATIENCE = 10
 
 def genetic(problem: Problem, config: GeneticConfig) -> SearchRun:
     """Evolve a population of sets and return the best ever seen."""
-    space, k = problem.space, problem.k
+    space, budget = problem.space, problem.budget
+    dense = 0.0 if budget.uniform else (yield [space.dense])[0].mean
     singles = yield [space.dense.without(unit) for unit in space.units]
-    breeder = Breeder(space, k, problem.rng, prior_weights(singles), config)
-    known = {e.mask: e for e in singles if k == 1 and space.is_valid(e.mask)}
+    weights = weights_of(unit_scores(space, budget, singles, dense))
+    breeder = Breeder(space, budget, problem.rng, weights, config, dense)
+    known = {e.mask: e for e in singles if problem.is_answer(e.mask)}
     population = breeder.first_generation(singles)
     yield from _learn(population, known)
     for _ in range(config.generations):
-        if len(known) == space.size(k):
+        if len(known) == budget.size(space, len(known)):
             break
         ranked = sorted(population, key=lambda mask: known[mask].rank_key)
         population = breeder.next_generation(ranked, known)
@@ -68,21 +75,23 @@ def _learn(
 
 @dataclass(frozen=True)
 class Breeder:
-    """Makes sets of k units out of others.
+    """Makes sets that meet a budget out of others.
 
     Attributes:
         space: The units, and which of them may go together.
-        k: How many units a set removes.
+        budget: How much a set removes.
         rng: Source of randomness.
         weights: The prior: one positive weight per unit.
         config: Options of the search.
+        dense: Loss of the dense model; it matters under a weight.
     """
 
     space: SearchSpace
-    k: int
+    budget: Budget
     rng: np.random.Generator
     weights: NDArray[np.float64]
     config: GeneticConfig
+    dense: float = 0.0
 
     @property
     def elites(self) -> int:
@@ -92,9 +101,11 @@ class Breeder:
 
     def first_generation(self, singles: Sequence[Evaluation]) -> list[Mask]:
         """The one-shot set, and distinct sets drawn from the prior."""
-        one_shot = top_k(self.space, [e.rank_key for e in singles], self.k)
+        losses = [e.rank_key for e in singles]
+        one_shot = top_k(self.space, losses, self.budget, self.dense)
         first = [] if one_shot is None else [one_shot]
-        wanted = min(self.config.population, self.space.size(self.k)) - len(first)
+        most = self.config.population
+        wanted = min(most, self.budget.size(self.space, most)) - len(first)
         return first + fresh(self._from_prior, wanted, first)
 
     def next_generation(self, ranked: Sequence[Mask], known: dict[Mask, Evaluation]) -> list[Mask]:
@@ -131,18 +142,22 @@ class Breeder:
         common = self.space.dense.without(s for unit in ours if unit in theirs for s in unit)
         union = {*ours, *theirs}
         order = [i for i in shuffled(self.rng, self.weights) if self.space.units[i] in union]
-        child = filled(self.space, common, order, self.k)
+        child = filled(self.space, common, order, self.budget)
         return one if child is None else child
 
     def mutated(self, mask: Mask) -> Mask:
         """The mask with each removed unit swapped for a kept one by chance."""
         for unit in self.space.removed_units(mask):
             if self.rng.random() < self.config.mutation:
-                kept = self.space.free_units(mask)
+                if unit not in self.space.removed_units(mask):
+                    continue  # a heavier one made it superfluous
+                rest = mask.restored(unit)
+                # What overlaps with the unit may take its place too.
+                kept = {u for u in self.space.free_units(rest) if u != unit}
                 order = [i for i in shuffled(self.rng, self.weights) if self.space.units[i] in kept]
-                swapped = filled(self.space, mask.restored(unit), order, self.k)
+                swapped = filled(self.space, rest, order, self.budget)
                 mask = mask if swapped is None else swapped
         return mask
 
     def _from_prior(self) -> Mask:
-        return drawn_set(self.space, self.rng, self.weights, self.k)
+        return drawn_set(self.space, self.rng, self.weights, self.budget)

@@ -18,15 +18,22 @@ Ties go to the unit, or window, that comes first; a score that is not finite ran
 
 Cost: N evaluations for N removable units, and one for the result; with a state score only the
 latter, so that the plan can state its loss.
+
+Under a weight units are taken in the order of their score per price (what a unit adds to the dense
+loss, or its state score) until the target is met, and those in vain are put back, the last one
+first; the cost is the same. Where removals do not interact and none helps, the result exceeds the
+least loss by no more than the cost of one unit. Windows have k blocks, so `angular` needs a count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from math import inf, isfinite
 
 from shoal.config.searches import OneShotConfig
 from shoal.core.errors import UsageError
+from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.searches.base import Problem, SearchRun
+from shoal.searches.memory import Memory
 from shoal.searches.ranking import top_k
 from shoal.searches.windows import mask_of, require_blocks, valid_windows
 
@@ -34,6 +41,8 @@ from shoal.searches.windows import mask_of, require_blocks, valid_windows
 def one_shot(problem: Problem, config: OneShotConfig) -> SearchRun:
     """Remove the k units with the least scores, or the best window of k blocks (`angular`)."""
     space = problem.space
+    if not problem.budget.uniform and config.rank != "angular":
+        return (yield from _to_a_weight(problem, config))
     singles: list[Mask] = []
     if config.rank == "loss":
         singles = [space.dense.without(unit) for unit in space.units]
@@ -48,16 +57,37 @@ def one_shot(problem: Problem, config: OneShotConfig) -> SearchRun:
     return mask
 
 
-def least_units(problem: Problem, scores: Sequence[float]) -> Mask:
-    """The k units with the lowest scores.
+def _to_a_weight(
+    problem: Problem, config: OneShotConfig
+) -> Generator[Sequence[Mask], Sequence[Evaluation], Mask]:
+    space, memory = problem.space, Memory(problem)
+    if config.rank == "loss":
+        singles = [space.dense.without(unit) for unit in space.units]
+        yield from memory.ask([space.dense])
+        yield from memory.ask(singles)
+        scores = [memory[mask].rank_key for mask in singles]
+        mask = least_units(problem, scores, memory[space.dense].mean)
+    else:
+        mask = least_units(problem, problem.signals.units(config.rank))
+    yield from memory.ask([mask])
+    return memory.best
+
+
+def least_units(problem: Problem, scores: Sequence[float], base: float = 0.0) -> Mask:
+    """The units with the lowest scores that meet the budget.
+
+    Args:
+        problem: What is searched.
+        scores: One score per unit.
+        base: The score of removing nothing; it matters under a weight.
 
     Raises:
-        UsageError: If the constraints of the architecture leave fewer than k in this order.
+        UsageError: If the constraints of the architecture leave too few in this order.
     """
-    mask = top_k(problem.space, scores, problem.k)
+    mask = top_k(problem.space, scores, problem.budget, base)
     if mask is None:
         raise UsageError(
-            f"no {problem.k} units can be removed together in the order of their single scores; "
+            f"no {problem.budget} can be removed together in the order of their single scores; "
             "try another search or remove fewer."
         )
     return mask
@@ -67,10 +97,11 @@ def least_window(problem: Problem, name: str) -> Mask:
     """The k consecutive blocks with the lowest state score.
 
     Raises:
-        UsageError: If no k consecutive blocks may be removed, or units are not whole blocks.
+        UsageError: If no k consecutive blocks may be removed, units are not whole blocks,
+            or the budget is no count.
     """
     space = problem.space
-    require_blocks(space, f"one_shot by {name}")
+    require_blocks(space, f"one_shot by {name}", problem.budget)
     windows = valid_windows(space, problem.k)
     if not windows:
         raise UsageError(

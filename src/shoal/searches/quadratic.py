@@ -10,10 +10,12 @@ take one unit of the set out, put one in with probability proportional to exp(-E
 swap keeps the count, so no penalty for the wrong count has to be tuned, as QUBO solvers need.
 `closure` then adds all one-swap neighbours of the lowest states until these have no lower ones.
 
+For sets of different sizes, as a weight makes them, see `shoal.searches.quadratic_cover`.
+
 No evaluation of the model under search is spent here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain, combinations, islice
@@ -39,6 +41,9 @@ GATHERED = 4_000_000
 
 Accept = Callable[[UnitSet], bool]
 """Whether a set may be a state."""
+
+Around = Callable[[UnitSet], Sequence[UnitSet]]
+"""The neighbours of a set."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +119,38 @@ class Quadratic:
         """The energy of one set."""
         return float(self.energies(np.array([state], np.intp))[0])
 
+    def energies_of(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The energy of each row of a binary matrix; for sets of different sizes [m, N]."""
+        x = rows.astype(float)
+        return np.asarray(x @ self.linear + 0.5 * ((x @ self.couplings) * x).sum(1))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The lowest states of a model.
+
+    Attributes:
+        states: Ascending.
+        certificate: What is proven about the first, in words.
+    """
+
+    states: list[UnitSet]
+    certificate: str
+
 
 def enumerate_lowest(
-    model: Quadratic, k: int, count: int, accept: Accept | None = None
+    model: Quadratic,
+    k: int,
+    count: int,
+    accept: Accept | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> list[UnitSet]:
     """The `count` lowest states of k units, by looking at all; the first of equals first."""
     flat = chain.from_iterable(combinations(range(model.units), k))
     states = np.fromiter(flat, np.intp, comb(model.units, k) * k).reshape(-1, k)
+    if apart is not None:
+        for one, other in combinations(range(k), 2):
+            states = states[~apart[states[:, one], states[:, other]]]
     chunks = np.array_split(states, 1 + states.size * k // GATHERED)
     energies = np.concatenate([model.energies(chunk) for chunk in chunks])
     ascending = (tuple(states[i].tolist()) for i in np.argsort(energies, kind="stable"))
@@ -133,6 +163,7 @@ def anneal_lowest(
     count: int,
     rng: np.random.Generator,
     accept: Accept | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> list[UnitSet]:
     """The `count` lowest states that annealing and the neighbours of the lowest ones show.
 
@@ -142,25 +173,31 @@ def anneal_lowest(
         count: States wanted; fewer come back where no more are found.
         rng: Source of randomness.
         accept: Which sets may be states; None for all.
+        apart: Which pairs of units never go together; None for none.
     """
-    return closure(model, anneal(model, list(starts), rng, accept), count, accept)
+    return closure(model, anneal(model, list(starts), rng, accept, apart), count, accept)
 
 
 def anneal(
-    model: Quadratic, starts: list[UnitSet], rng: np.random.Generator, accept: Accept | None = None
+    model: Quadratic,
+    starts: list[UnitSet],
+    rng: np.random.Generator,
+    accept: Accept | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> list[UnitSet]:
     """Run the swap heat bath from every start, all side by side, and return where they end."""
     runs, k = np.arange(len(starts)), len(starts[0])
     inside = indicators(starts, model.units)
     field = model.linear + inside @ model.couplings
-    for temperature in _temperatures(field, k):
+    for temperature in temperatures(field, k):
         # What unit i would bring besides the rest of the set is field_i.
         out = np.where(inside, rng.random(inside.shape), -1.0).argmax(1)
         inside[runs, out] = False
         field -= model.couplings[out]
         # Gumbel noise turns a maximum into a draw from exp(-field / T).
         noisy = rng.gumbel(size=inside.shape) - field / temperature
-        into = np.where(inside, -np.inf, noisy).argmax(1)
+        closed = inside if apart is None else inside | (inside @ apart)
+        into = np.where(closed, -np.inf, noisy).argmax(1)
         if accept is not None:
             refused = [not accept(_grown(row, j)) for row, j in zip(inside, into, strict=True)]
             into = np.where(refused, out, into)
@@ -170,9 +207,20 @@ def anneal(
 
 
 def closure(
-    model: Quadratic, found: Iterable[UnitSet], count: int, accept: Accept | None = None
+    model: Quadratic,
+    found: Iterable[UnitSet],
+    count: int,
+    accept: Accept | None = None,
+    around: Around | None = None,
 ) -> list[UnitSet]:
     """The `count` lowest of some states and of what one swap makes of the lowest, again and again.
+
+    Args:
+        model: The energies.
+        found: Where to begin; acceptable.
+        count: States wanted; fewer come back where no more are found.
+        accept: Which sets may be states; None for all.
+        around: The neighbours of a set, in place of all swaps.
 
     Returns:
         Ascending; none has an acceptable neighbour that is lower than the last and not among them.
@@ -187,15 +235,19 @@ def closure(
         limit = energy[lowest[-1]] if len(lowest) == count else np.inf
         for state in fresh:
             expanded.add(state)
-            neighbours = swapped(state, model.units)
-            energies = model.energies(neighbours)
+            if around is None:
+                rows = swapped(state, model.units)
+                energies, neighbours = model.energies(rows), rows.tolist()
+            else:
+                neighbours = around(state)
+                energies = model.energies_of(indicators(neighbours, model.units))
             for i in np.flatnonzero(energies <= limit):
-                neighbour = tuple(neighbours[i].tolist())
+                neighbour = tuple(neighbours[i])
                 if neighbour not in energy and (accept is None or accept(neighbour)):
                     energy[neighbour] = float(energies[i])
 
 
-def _temperatures(field: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def temperatures(field: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     """From what swaps typically change down to a small share of it, each k times.
 
     The median keeps prohibitive terms out of the scale as long as they are the fewer.

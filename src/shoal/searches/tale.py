@@ -21,6 +21,11 @@ until then is what counts.
 
 Cost: for N removable units and r removals r N - r (r - 1) / 2 evaluations where k or the space
 ends it, and N - r more where the floor does: the round that fails is paid in full.
+
+Under a weight the target is the most that is removed: units that would exceed it are left out, and
+the search ends where none fits. Of the removals within the floor, that of the least increase per
+price is accepted, so a round ends the search only if all its removals miss the floor. Rounds are
+not raced. The cost is the same at most.
 """
 
 from collections.abc import Generator, Sequence
@@ -30,6 +35,7 @@ from shoal.config.searches import TaleConfig
 from shoal.core.evaluation import Evaluation
 from shoal.core.mask import Mask
 from shoal.searches.base import Contest, Found, OutOfBudget, Problem, SearchRun, best_of
+from shoal.searches.ranking import ranked_extensions
 
 ROUNDING = 1e-12
 """Share of the floor's terms by which a loss may exceed it."""
@@ -72,15 +78,24 @@ def _descend(
     problem: Problem, config: TaleConfig, path: list[Evaluation]
 ) -> Generator[Sequence[Mask], Sequence[Evaluation], str]:
     """Extend the path until something ends it; returns what did."""
-    path.extend((yield [problem.space.dense]))
-    for _ in range(problem.k):
-        candidates = problem.space.extensions(path[-1].mask)
+    space, budget = problem.space, problem.budget
+    path.extend((yield [space.dense]))
+    while not budget.is_met(space, path[-1].mask):
+        candidates = space.extensions(path[-1].mask)
         if not candidates:
             return "nothing left to remove"
-        best = best_of((yield Contest(candidates, winners=1)))
-        if not within(best, _floor(config, path), config.epsilon):
+        fitting = [mask for mask in candidates if budget.within(space, mask)]
+        if not fitting:
+            return "cap"
+        floor = _floor(config, path)
+        if budget.uniform:
+            ranked = [best_of((yield Contest(fitting, winners=1)))]
+        else:
+            ranked = ranked_extensions(problem, path[-1], (yield fitting), path[0].mean)
+        accepted = [e for e in ranked if within(e, floor, config.epsilon)]
+        if not accepted:
             return "floor"
-        path.append(best)
+        path.append(accepted[0])
     return "cap"
 
 

@@ -1,6 +1,7 @@
 """Sets of units as ascending indices into the units of a space, for searches that do arithmetic."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +30,17 @@ def units_of(space: SearchSpace, mask: Mask) -> UnitSet:
 
 
 def indicators(sets: Iterable[UnitSet], units: int) -> NDArray[np.bool_]:
-    """Sets of the same size as rows of a binary matrix [sets, units]."""
+    """Sets, of whatever sizes, as rows of a binary matrix [sets, units]."""
     chosen = list(sets)
     x = np.zeros((len(chosen), units), bool)
-    if chosen:
-        np.put_along_axis(x, np.array(chosen), True, axis=1)
+    rows = np.repeat(np.arange(len(chosen)), [len(units) for units in chosen])
+    x[rows, np.fromiter(chain.from_iterable(chosen), np.intp, len(rows))] = True
     return x
+
+
+def sets_of(rows: NDArray[np.bool_]) -> list[UnitSet]:
+    """The distinct sets that rows of a binary matrix stand for, in the order of the rows."""
+    return list(dict.fromkeys(tuple(np.flatnonzero(row).tolist()) for row in rows))
 
 
 def swapped(chosen: UnitSet, units: int) -> NDArray[np.intp]:

@@ -19,6 +19,7 @@ from itertools import groupby
 from math import inf, isfinite
 from typing import NamedTuple
 
+from shoal.core.budget import Budget
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask, Part, Site
 from shoal.core.space import SearchSpace
@@ -39,12 +40,17 @@ class Window(NamedTuple):
         return range(self.start, self.start + self.length)
 
 
-def require_blocks(space: SearchSpace, name: str) -> None:
-    """Refuse a space whose units are not single blocks.
+def require_blocks(space: SearchSpace, name: str, budget: Budget | None = None) -> None:
+    """Refuse a problem that windows cannot solve: they are k whole blocks.
 
     Raises:
-        UsageError: If some unit is a part of a block, or several sites.
+        UsageError: If some unit is a part of a block, or several sites, or the budget is a weight.
     """
+    if budget is not None and not budget.uniform:
+        raise UsageError(
+            f"{name} removes runs of a number of blocks and cannot remove {budget}. State "
+            "how many blocks to remove, or use another search: greedy, beam, cbo, genetic, bayes."
+        )
     if any(len(u) != 1 or s.part is not Part.BLOCK for u in space.units for s in u):
         raise UsageError(
             f"{name} removes runs of whole blocks and needs the granularity block; "

@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 from shoal.core.errors import UnsupportedModelError
 from shoal.core.layout import Layout
 from shoal.core.mask import Mask
-from shoal.models.discover import text_config
+from shoal.models.discover import depth_field, text_config
 from shoal.surgery import rules
 from shoal.surgery.fields import (
     is_stored,
@@ -21,6 +21,7 @@ from shoal.surgery.fields import (
     sparse_blocks,
     stored_lists,
 )
+from shoal.surgery.periodic import fit, marked
 from shoal.surgery.refusals import check_expressed, check_request
 
 __all__ = ["attention_mix", "check_prunable", "prune_config"]
@@ -51,8 +52,7 @@ def prune_config(config: PreTrainedConfig, target: Mask | Layout) -> PreTrainedC
     text.per_layer_config = None
     for name, value in edits.items():
         setattr(text, name, value)
-    if is_stored(text, "num_hidden_layers"):
-        text.num_hidden_layers = len(layout)
+    _set_depth(text, len(layout))
     if own:
         text.per_layer_config = {new: own[old] for new, old in enumerate(layout.attn) if old in own}
     check_expressed(config, pruned, layout)
@@ -60,13 +60,16 @@ def prune_config(config: PreTrainedConfig, target: Mask | Layout) -> PreTrainedC
 
 
 def check_prunable(config: PreTrainedConfig, target: Mask | Layout) -> None:
-    """Refuse a mask that no checkpoint of this model type can express; reads no weights.
+    """Refuse a mask that no checkpoint of this model type can express, by the rules that are known.
+
+    Reads no weights and builds nothing, so that it can be asked about every mask of a search.
+    `prune_config` makes sure in addition that the config class agrees.
 
     Raises:
         UsageError: If the mask is for another depth, or removes everything.
         UnsupportedModelError: If it cannot be expressed, with the reason.
     """
-    prune_config(config, target)
+    check_request(config, target if isinstance(target, Layout) else Layout.of(target))
 
 
 def attention_mix(config: PreTrainedConfig, mask: Mask) -> dict[str, int]:
@@ -110,10 +113,10 @@ def _edits(text: PreTrainedConfig, layout: Layout) -> dict[str, Any]:
         count = read(text, name)
         if isinstance(count, int):
             edits[name] = sum(i >= depth - count for i in origins(layout, name))
-    for name in rules.LAST:
-        last = read(text, name)
-        if isinstance(last, int) and last >= 0:
-            edits[name] = sum(i <= last for i in origins(layout, name)) - 1
+    for sections in rules.SECTIONS:
+        edits |= _sections(text, sections, layout)
+    for names, marks in marked(text, depth).items():
+        edits |= fit(names, [marks[i] for i in origins(layout, names[0])]) or {}
     for name in rules.PREDICTORS:
         if isinstance(read(text, name), int):
             edits[name] = 0
@@ -122,6 +125,29 @@ def _edits(text: PreTrainedConfig, layout: Layout) -> dict[str, Any]:
     if isinstance(scale, int | float):
         edits["scale_depth"] = scale * math.sqrt(len(layout) / depth)
     return {own_name(text, name): value for name, value in edits.items() if is_stored(text, name)}
+
+
+def _set_depth(text: PreTrainedConfig, depth: int) -> None:
+    name = depth_field(text)
+    if is_stored(text, name):
+        setattr(text, name, depth)
+    if name == "num_blocks":
+        text.num_hidden_layers = depth
+    if name == "num_layers_per_stack":
+        # One cache slot for every time that a block is run.
+        text.num_hidden_layers = depth * text.H_cycles * (text.L_cycles + 1)
+
+
+def _sections(text: PreTrainedConfig, names: Sequence[str], layout: Layout) -> dict[str, int]:
+    """The lengths of consecutive sections of the blocks, counted over those that stay."""
+    counts = [read(text, name) for name in names]
+    if not all(isinstance(count, int) for count in counts):
+        return {}
+    edits, start = {}, 0
+    for name, count in zip(names, counts, strict=True):
+        edits[name] = sum(start <= i < start + count for i in origins(layout, name))
+        start += count
+    return edits
 
 
 def _made_explicit(text: PreTrainedConfig, layout: Layout) -> dict[str, Any]:

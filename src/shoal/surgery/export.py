@@ -1,65 +1,29 @@
-"""Writing the pruned model as an ordinary checkpoint, verified before it is published."""
+"""Exporting a pruned model: from a loaded one, or from files without loading anything."""
 
-import logging
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError, UsageError
-from shoal.core.mask import Mask, Site
+from shoal.core.mask import Mask
 from shoal.core.plan import Plan
 from shoal.models.dense import DenseModel
-from shoal.models.source import EMBEDDED, Source
-from shoal.surgery.card import Result, model_card
+from shoal.models.load import load_config, quantisation
+from shoal.models.skeleton import skeleton
+from shoal.models.source import Source
+from shoal.surgery.card import Result
+from shoal.surgery.checking import Check, Checked, as_check, check_files, choose_way
 from shoal.surgery.config import check_prunable
-from shoal.surgery.fusing import Format, layout_for, name_of
+from shoal.surgery.fusing import Format, layout_for
 from shoal.surgery.memory import shallow_model
-from shoal.surgery.sidecars import copy_sidecars, licence_of
-from shoal.surgery.staging import check_space, check_target, staged
+from shoal.surgery.staging import check_target
+from shoal.surgery.structure import check_written
 from shoal.surgery.verify import check_reload
-from shoal.surgery.weights import plan_weights
+from shoal.surgery.weights import Weights
+from shoal.surgery.writing import ExportReport, Job, write
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export wrote and how it was checked.
-
-    Attributes:
-        folder: The checkpoint.
-        route: `file` if the tensors came from the source's files, `memory` if from the model.
-        kept: The blocks that stayed, as numbered in the dense model.
-        removed: The blocks and sub-layers that went.
-        format: How it was written: `stock`, `fuse` or `stock-zeroed`.
-        blocks: What each block of the result is made of.
-        zeroed: Sub-layers whose output is zeroed: they are in the files and still cost time.
-        parameters_before: Parameters of the dense model.
-        parameters_after: Parameters of the pruned model.
-        bytes: Size of the weight files.
-        shards: Number of weight files.
-        max_logit_difference: Largest difference from the masked dense model; None if unchecked.
-        checks: Everything that the reload check measured.
-        seconds: Wall time.
-    """
-
-    folder: Path
-    route: str
-    kept: tuple[int, ...]
-    removed: tuple[str, ...]
-    format: str
-    blocks: tuple[str, ...]
-    zeroed: tuple[str, ...]
-    parameters_before: int
-    parameters_after: int
-    bytes: int
-    shards: int
-    max_logit_difference: float | None
-    checks: dict[str, float | bool]
-    seconds: float
+__all__ = ["ExportReport", "check_exportable", "export", "export_files"]
 
 
 def export(
@@ -71,14 +35,14 @@ def export(
     format: Format = "auto",
     overwrite: bool = False,
     max_shard_bytes: int = 5 * 10**9,
-    check: bool = True,
+    check: Check | bool = "full",
     results: Sequence[Result] | None = None,
 ) -> ExportReport:
-    """Write the model without the removed blocks as a folder that transformers loads.
+    """Write a loaded model without the removed blocks as a folder that transformers loads.
 
-    The folder appears only when it is complete and, with `check`, verified by loading it.
-    Tensors of a safetensors checkpoint are copied byte for byte, whatever dtype the model was
-    loaded in; those of GGUF files and model objects are written as they are in memory.
+    The folder appears only when it is complete and, with a full check, verified by loading it.
+    Tensors of a checkpoint's files are copied byte for byte, whatever dtype the model was loaded
+    in; those of GGUF files and model objects are written as they are in memory.
 
     Args:
         dense: The dense model. It is not changed.
@@ -88,7 +52,7 @@ def export(
         format: How sub-layers are written, see `shoal.surgery.fusing`.
         overwrite: Replace an existing folder, once the new one is verified.
         max_shard_bytes: Largest number of tensor bytes in one weight file.
-        check: Load the result and compare it with the masked dense model.
+        check: How much of the result is checked, see `shoal.surgery.checking`; `auto` is full.
         results: Measurements for the model card.
 
     Returns:
@@ -99,60 +63,87 @@ def export(
         UnsupportedModelError: If the model type cannot express the mask.
         VerificationError: If the result is not the masked dense model.
     """
-    begin = time.perf_counter()
-    out = Path(out).expanduser()
+    out, asked = Path(out).expanduser(), as_check(check)
     check_target(out, dense.source.folder, overwrite=overwrite)
     check_exportable(dense, mask, plan, format)
-    if max_shard_bytes < 1:
-        raise UsageError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}.")
     layout = layout_for(mask, format)
     shallow = shallow_model(dense, layout)
-    before, after = _parameters(dense.module), _parameters(shallow)
-    weights = plan_weights(dense, layout, shallow, max_shard_bytes)
-    check_space(out, weights.needed)
-    checks: dict[str, float | bool] = {}
-    with staged(out, weights.needed) as folder:
-        weights.write(folder)
-        copy_sidecars(dense, folder)
-        if not (folder / "generation_config.json").is_file() and dense.module.can_generate():
-            dense.module.generation_config.save_pretrained(folder)
-        if plan is not None:
-            # Where a model lies on this machine is nobody else's business.
-            ref = plan.model.model_copy(update={"id": _public_id(dense.source, plan.model.id)})
-            plan.model_copy(update={"model": ref}).save(folder / "shoal_plan.json")
-        text = model_card(
-            _public_name(dense.source),
-            dense.source.revision,
-            mask,
-            plan,
-            before,
-            after,
-            results,
-            licence=licence_of(dense.source.folder),
-            notes=_notes(dense.source),
+
+    def verify(folder: Path, weights: Weights) -> Checked:
+        if asked == "none":
+            return Checked("none", "as asked")
+        if asked == "structure":
+            check_written(folder, shallow, weights.tensors, weights.spare, packed=False)
+            return Checked("structure", "as asked")
+        measured = check_reload(folder, dense, layout, spare=weights.spare)
+        return Checked("full", "run beside the model in memory", measured)
+
+    return write(Job(dense, shallow, layout, out, plan, results, max_shard_bytes), verify)
+
+
+def export_files(
+    source: Source,
+    mask: Mask,
+    out: Path,
+    *,
+    config: PreTrainedConfig | None = None,
+    plan: Plan | None = None,
+    format: Format = "auto",
+    overwrite: bool = False,
+    max_shard_bytes: int = 5 * 10**9,
+    check: Check | bool = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    results: Sequence[Result] | None = None,
+) -> ExportReport:
+    """Write a checkpoint without the removed blocks from files alone: the model is not loaded.
+
+    Tensors go from file to file, one at a time, so the size of the model does not matter; only a
+    full check runs it. Quantised checkpoints are carried over as they are.
+
+    Args:
+        source: The dense model's files: safetensors, or a pickled checkpoint.
+        mask: The blocks to remove; whole ones.
+        out: The folder to write. Missing parents are made.
+        config: The dense model's config, when it was read before.
+        plan: Written beside the weights and into the model card.
+        format: How sub-layers would be written.
+        overwrite: Replace an existing folder, once the new one is verified.
+        max_shard_bytes: Largest number of tensor bytes in one weight file.
+        check: How much of the result is checked, see `shoal.surgery.checking`.
+        device: Where a full check runs.
+        dtype: The dtype of a full check.
+        results: Measurements for the model card.
+
+    Returns:
+        What was written and measured.
+
+    Raises:
+        UsageError: If the folder must not be written, files are missing or damaged, the mask does
+            not fit, or the disk is full.
+        UnsupportedModelError: If the model type cannot express the mask, parts of blocks are to
+            go, or the settings of a quantisation cannot be renumbered.
+        VerificationError: If the result is not the masked dense model.
+    """
+    out, asked = Path(out).expanduser(), as_check(check)
+    check_target(out, source.folder, overwrite=overwrite)
+    config = config or load_config(source, quantised=True)
+    layout = layout_for(mask, format)
+    if not layout.whole:
+        raise UnsupportedModelError(
+            f"{mask} removes parts of blocks, and which tensors those are is found by running the "
+            f"blocks, for which {source.id} has to be loaded. Export from a loaded model."
         )
-        (folder / "README.md").write_text(text, encoding="utf-8")
-        if check:
-            checks = check_reload(folder, dense, layout)
-        files = sorted(folder.glob("*.safetensors"))
-        size, shards = sum(file.stat().st_size for file in files), len(files)
-    log.info("wrote %s: %d of %d blocks", out, len(layout), mask.depth)
-    return ExportReport(
-        folder=out,
-        route=weights.route,
-        kept=mask.kept,
-        removed=tuple(map(str, mask)),
-        format=name_of(layout),
-        blocks=tuple(map(str, layout.slots)),
-        zeroed=tuple(str(Site(s.attn, s.zeroed)) for s in layout.zeroed if s.zeroed),
-        parameters_before=before,
-        parameters_after=after,
-        bytes=size,
-        shards=shards,
-        max_logit_difference=checks.get("max_logit_difference"),
-        checks=checks,
-        seconds=time.perf_counter() - begin,
-    )
+    check_plan(mask, plan)
+    check_prunable(config, layout)
+    dense = skeleton(source, config)
+    shallow = shallow_model(dense, layout)
+    way = choose_way(asked, dense, shallow, config, device, dtype)
+
+    def verify(folder: Path, weights: Weights) -> Checked:
+        return check_files(folder, way, dense, config, layout, shallow, weights)
+
+    return write(Job(dense, shallow, layout, out, plan, results, max_shard_bytes), verify)
 
 
 def check_exportable(
@@ -164,37 +155,21 @@ def check_exportable(
         UsageError: If mask, plan and model do not belong together.
         UnsupportedModelError: If the model type cannot express the mask, or is quantised.
     """
-    if plan is not None and plan.mask != mask:
-        raise UsageError(f"the plan removes {plan.mask}, but {mask} was asked for.")
-    if getattr(dense.config, "quantization_config", None) is not None:
+    check_plan(mask, plan)
+    if quantisation(dense.config) is not None:
         raise UnsupportedModelError(
-            f"{dense.source.id} is quantised, and the settings of its quantisation name blocks by "
-            "index, which is not renumbered yet. Prune the unquantised model and quantise after."
+            f"{dense.source.id} is quantised ({quantisation(dense.config)}), and a quantised model "
+            "is not written from memory. Export its files: shoal export PLAN --model FOLDER "
+            "--any-model --out DIR."
         )
     check_prunable(dense.config, layout_for(mask, format))
 
 
-def _public_id(source: Source, name: str) -> str:
-    """The name of a model without the folder that it lies in."""
-    known = source.kind == "hub" or name in EMBEDDED
-    return name if known else Path(name).name
+def check_plan(mask: Mask, plan: Plan | None) -> None:
+    """Refuse a plan that is not the mask's.
 
-
-def _public_name(source: Source) -> str:
-    """A name for the model card that tells nothing of this machine's folders."""
-    if source.id in EMBEDDED:
-        return EMBEDDED[source.id][2]
-    return source.id if source.kind == "hub" else Path(source.id).name
-
-
-def _notes(source: Source) -> tuple[str, ...]:
-    if not source.gguf:
-        return ()
-    return (
-        f"The weights were taken from `{source.gguf}` and dequantised, so they are not exactly "
-        "those of the original model.",
-    )
-
-
-def _parameters(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+    Raises:
+        UsageError: If they differ.
+    """
+    if plan is not None and plan.mask != mask:
+        raise UsageError(f"the plan removes {plan.mask}, but {mask} was asked for.")

@@ -8,6 +8,7 @@ from shoal.core.layout import Layout
 from shoal.core.mask import Part
 from shoal.models.discover import depth_of, text_config
 from shoal.surgery import rules
+from shoal.surgery.periodic import marked
 
 
 def own_name(config: PreTrainedConfig, name: str) -> str:
@@ -52,21 +53,23 @@ def per_layer_fields(config: PreTrainedConfig) -> dict[str, str]:
         config: The model's config; a nested text config is found.
 
     Returns:
-        Field name -> `sliced`, `renumbered`, `recounted`, `made explicit`, `rescaled` or
-        `set to 0`.
+        Field name -> `sliced`, `renumbered`, `recounted`, `made explicit`, `fitted`,
+        `rescaled` or `set to 0`.
     """
     text = text_config(config)
     found = dict.fromkeys(stored_lists(text), "sliced")
     for names, handling in (
         (rules.INDEXED, "renumbered"),
         (rules.EXPLICIT, "made explicit"),
-        ((*rules.LEADING, *rules.TRAILING, *rules.LAST), "recounted"),
+        ((*rules.LEADING, *rules.TRAILING, *sum(rules.SECTIONS, ())), "recounted"),
         (rules.RESCALED, "rescaled"),
         (rules.PREDICTORS, "set to 0"),
     ):
         for name in names:
             if read(text, name) is not None and is_stored(text, name):
                 found.setdefault(own_name(text, name), handling)
+    for names in marked(text, depth_of(config)):
+        found |= dict.fromkeys(names, "fitted")
     if text.is_heterogeneous:
         found["per_layer_config"] = "renumbered"
     return found
@@ -83,10 +86,6 @@ def sparse_blocks(config: PreTrainedConfig, depth: int) -> list[bool] | None:
     if isinstance(step, int):
         dense = set(read(config, "mlp_only_layers") or ())
         return [i not in dense and step > 0 and (i + 1) % step == 0 for i in range(depth)]
-    interval = read(config, "moe_layer_interval")
-    if isinstance(interval, int):
-        first, last = config.moe_layer_start_index, config.moe_layer_end_index
-        return [(i + 1) % interval == 0 and first <= i <= last for i in range(depth)]
     return None
 
 
@@ -105,6 +104,13 @@ def views(config: PreTrainedConfig) -> dict[str, list[Any]]:
     sparse = sparse_blocks(text, depth)
     if sparse is not None:
         found["blocks with experts"] = list(sparse)
+    found |= {names[0]: list(marks) for names, marks in marked(text, depth).items()}
+    for names in rules.SECTIONS:
+        counts = [read(text, name) for name in names]
+        if all(isinstance(count, int) for count in counts):
+            found["section"] = [
+                n for n, count in zip(names, counts, strict=True) for _ in range(count)
+            ]
     return found
 
 

@@ -20,8 +20,13 @@ from shoal.models.dense import DenseModel
 Format = Literal["auto", "stock", "fuse", "stock-zeroed"]
 
 
-def layout_for(mask: Mask, format: str) -> Layout:
+def layout_for(mask: Mask, format: str, branches: Sequence[BlockBranches] = ()) -> Layout:
     """The blocks that a format makes of what a mask leaves.
+
+    Args:
+        mask: What is removed.
+        format: How it is written.
+        branches: What each block is made of; `auto` then fuses only what can be fused.
 
     Raises:
         UsageError: If there is no such format, or it cannot hold this mask.
@@ -29,6 +34,9 @@ def layout_for(mask: Mask, format: str) -> Layout:
     if format not in get_args(Format):
         raise unknown_name("format", format, get_args(Format))
     layout = Layout.of(mask, fuse=format != "stock-zeroed")
+    apart = all(can_fuse(branches, s.attn, s.mlp) for s in layout.fused) if branches else True
+    if format == "auto" and not apart:
+        layout = Layout.of(mask, fuse=False)
     if format == "stock" and not mask.whole_blocks_only:
         raise UsageError(
             f"{mask} removes parts of blocks, which the format stock cannot leave out. Use fuse, "
@@ -70,7 +78,7 @@ def checked_branches(dense: DenseModel, layout: Layout) -> Sequence[BlockBranche
             for i in (slot.attn, slot.mlp):
                 if not branches[i].separable:
                     raise UnsupportedModelError(
-                        f"{kind}: block {i} cannot be fused with another: {_why_not(branches[i])}. "
+                        f"{kind}: block {i} cannot be fused with another: {why_not_apart(branches[i])}. "
                         "Use the format stock-zeroed, or remove whole blocks."
                     )
         elif slot.zeroed is not None:
@@ -89,7 +97,8 @@ def can_fuse(branches: Sequence[BlockBranches], attn: int, mlp: int) -> bool:
     return one.separable and other.separable
 
 
-def _why_not(branches: BlockBranches) -> str:
+def why_not_apart(branches: BlockBranches) -> str:
+    """Why the branches of a block cannot come from different blocks."""
     if not branches.sequential:
         return "its attention and MLP work side by side on the same state"
     shared = ", ".join(name or "the block itself" for name in branches.shared)

@@ -5,6 +5,7 @@ model is deep (`eos_token_id`, rotary factors), and an index list may be `range(
 """
 
 from shoal.core.mask import Part
+from shoal.models import repair
 
 MLP_SIDE = frozenset(
     {
@@ -19,8 +20,8 @@ MLP_SIDE = frozenset(
         "moe_layers",
         "first_k_dense_replace",
         "num_dense_layers",
-        "moe_layer_start_index",
-        "moe_layer_end_index",
+        "moe_layer_interval",
+        "expert_layer_period",
         "decoder_sparse_step",
         "layers_num_experts",
         "blocks with experts",
@@ -34,24 +35,11 @@ def side(name: str) -> Part:
     return Part.MLP if name in MLP_SIDE else Part.ATTN
 
 
-SLICED = (
-    "layer_types",
-    "mlp_layer_types",
-    "layers_block_type",
-    "attn_layers",
-    "attention_layers",
-    "no_rope_layers",
-    "indexer_types",
-    "layer_rope_theta",
-    "num_attention_heads_per_layer",
-    "activation_sparsity_pattern",
-    "intermediate_size",
-    "moe_intermediate_size",
-    "num_experts",
-    "num_shared_expert",
-    "moe_topk",
-)
-"""Lists with one entry per block. Some are plain numbers in most models; those are left alone."""
+SLICED = repair.PER_BLOCK
+"""Lists with one entry per block."""
+
+PREDICTORS = repair.PREDICTORS
+"""Counts of multi-token prediction heads, whose weights are dropped."""
 
 INDEXED = {
     "mlp_only_layers": 0,
@@ -60,6 +48,7 @@ INDEXED = {
     "attn_layer_indices": 0,
     "cross_attention_layers": 0,
     "rope_scaling_layers": 0,
+    "hybrid_layer_ids": 0,
     "ple_layer_ids": 1,
 }
 """Lists of block indices, with the number that they give to the first block."""
@@ -68,15 +57,11 @@ LEADING = (
     "first_k_dense_replace",
     "num_dense_layers",
     "max_window_layers",
-    "moe_layer_start_index",
 )
 """How many of the first blocks differ from the rest."""
 
 TRAILING = ("num_kv_shared_layers",)
 """How many of the last blocks differ from the rest."""
-
-LAST = ("moe_layer_end_index",)
-"""Index of the last block of a kind."""
 
 EXPLICIT = ("decoder_sparse_step", "attention_types", "block_types")
 """Periodic schedules that are written out block by block."""
@@ -84,32 +69,40 @@ EXPLICIT = ("decoder_sparse_step", "attention_types", "block_types")
 RESCALED = ("scale_depth",)
 """Numbers that the model divides by the square root of its depth."""
 
-PREDICTORS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
-"""Counts of multi-token prediction heads, whose weights are dropped."""
-
 DERIVED = ("layer_types", "mlp_layer_types", "layers_block_type", "layers_num_experts")
 """Per-block views that some config classes compute; they must come out as the slice."""
 
-NEVER = {
-    "beam": "its residual stream is scaled by position, so no skipped block can be expressed",
-    "dory": "its stack of blocks is run in a loop",
-    "hrm_text": "its two stacks of blocks are run in a loop",
-    "inkling2_text": "its blocks attend to the residual streams of other blocks",
-    "inkling2_loop_text": "its blocks attend to the residual streams of other blocks",
-    "longcat_flash": "each of its blocks counts as two layers",
-    "zamba": "its blocks share one transformer whose weights are stored in one of them",
-    "zamba2": "its blocks share transformers whose weights are stored in some of them",
-}
-"""Model types that cannot lose a block, with the reason."""
+SECTIONS = (("n_input_layers", "n_recurrent_layers", "n_output_layers"),)
+"""Fields that split the blocks into consecutive sections, each the number of its blocks."""
+
+PACKED = {"embed_tokens_per_layer.weight": 1, "per_layer_model_projection.weight": 0}
+"""Tensors outside the blocks that hold a slice per block, with the axis of the slices."""
 
 FIRST_STAYS = {
-    "modernbert-decoder": "block 0 has no attention norm of its own",
-    "rwkv": "block 0 holds the norm of the embeddings",
-    "zaya": "block 0 has fewer parameters than the others",
+    "modernbert-decoder": "it has no attention norm of its own",
+    "rwkv": "it holds the norm of the embeddings",
 }
 """Model types whose first block must stay, with the reason."""
 
-LAST_STAYS = {
-    "gpt_neox_japanese": "only the last block has a bias in its output projection",
+ONLY_THE_END = {
+    "beam": "the residual stream is scaled by the index of each block",
 }
-"""Model types whose last block must stay, with the reason."""
+"""Model types of which only blocks at the end can go, with the reason."""
+
+ONLY_THE_LAST = {
+    "inkling2_text": "blocks attend to the residual streams of the blocks before them",
+    "inkling2_loop_text": "blocks attend to the residual streams of the blocks before them",
+}
+"""Model types of which only the last block can go, with the reason."""
+
+LAST_IS_FULL = {"gemma4_text", "gemma4_unified_text"}
+"""Model types whose config class makes the last block one with full attention."""
+
+LOST_IN_FIRST = {"zaya": "router_states_scale"}
+"""Tensor that the first block of a type does not have, by the last part of its name."""
+
+ADDED_IN_LAST = {"gpt_neox_japanese": "attention.dense_bias"}
+"""Tensor that only the last block of a type has; zeros where another block becomes the last."""
+
+TIED_AT_LEAST = {"zamba": 2}
+"""How many blocks of the kind `hybrid` the types need whose code ties their weights."""

@@ -1,94 +1,24 @@
-"""Copying tensors between safetensors files as raw bytes, with bounded memory.
+"""Writing safetensors files: bytes are streamed from file to file, with bounded memory."""
 
-A safetensors file is an 8-byte little-endian header length, a JSON header padded with spaces to a
-multiple of 8, and the tensors' bytes. Nothing is decoded, so every dtype passes unchanged.
-"""
-
+import errno
 import json
+import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from shoal.core.errors import UsageError
+import torch
+
+from shoal.core.errors import UsageError, VerificationError
 from shoal.models.source import INDEX, SINGLE
+from shoal.surgery.stored import Stored, close_files, read
 
 CHUNK = 8 * 2**20
 """Bytes held at once while copying."""
 
-
-@dataclass(frozen=True)
-class Stored:
-    """One tensor in a safetensors file.
-
-    Attributes:
-        name: Its name.
-        dtype: Its dtype as the format writes it, e.g. `BF16`.
-        shape: Its shape.
-        file: The file.
-        offset: Where its bytes begin in the file.
-        size: How many bytes it has.
-        zero: Whether zeros are written in the place of its bytes.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    file: Path
-    offset: int
-    size: int
-    zero: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many numbers it holds."""
-        return prod(self.shape)
-
-
-def read_header(file: Path) -> list[Stored]:
-    """The tensors of a safetensors file, in the order of their bytes.
-
-    Raises:
-        UsageError: If the file is cut short or no safetensors file.
-    """
-    total = file.stat().st_size
-    with file.open("rb") as stream:
-        start = stream.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else total
-        if 8 + length > total:
-            raise UsageError(f"{file} is no safetensors file, or is cut short.")
-        try:
-            header: dict[str, Any] = json.loads(stream.read(length))
-        except ValueError as error:
-            raise UsageError(f"{file} is no safetensors file: its header is no JSON.") from error
-    header.pop("__metadata__", None)
-    found = [
-        Stored(
-            name,
-            entry["dtype"],
-            tuple(entry["shape"]),
-            file,
-            8 + length + entry["data_offsets"][0],
-            entry["data_offsets"][1] - entry["data_offsets"][0],
-        )
-        for name, entry in header.items()
-    ]
-    if any(tensor.offset + tensor.size > total for tensor in found):
-        raise UsageError(f"{file} is cut short: its header names bytes past its end.")
-    return sorted(found, key=lambda tensor: tensor.offset)
-
-
-def renamed(tensors: Iterable[Stored], rename: Callable[[str], str | None]) -> list[Stored]:
-    """The tensors that stay, under their new names."""
-    pairs = ((tensor, rename(tensor.name)) for tensor in tensors)
-    return [replace(tensor, name=name) for tensor, name in pairs if name is not None]
-
-
-def zeroed(tensors: Iterable[Stored], zeroes: Callable[[str], bool]) -> list[Stored]:
-    """The same tensors, some of them to be written as zeros."""
-    return [replace(tensor, zero=zeroes(tensor.name)) for tensor in tensors]
+_NO_SHORTCUT = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+"""Why a system may decline to copy by itself: other file systems, old kernels, sandboxes."""
 
 
 def split(tensors: Sequence[Stored], limit: int) -> list[list[Stored]]:
@@ -115,7 +45,13 @@ def write_shards(folder: Path, tensors: Sequence[Stored], limit: int) -> list[st
     Returns:
         The names of the weight files.
     """
-    shards = split(tensors, limit)
+    try:
+        return _write_all(folder, split(tensors, limit))
+    finally:
+        close_files()
+
+
+def _write_all(folder: Path, shards: list[list[Stored]]) -> list[str]:
     if len(shards) == 1:
         write_file(folder / SINGLE, shards[0])
         return [SINGLE]
@@ -123,7 +59,7 @@ def write_shards(folder: Path, tensors: Sequence[Stored], limit: int) -> list[st
     for name, shard in zip(names, shards, strict=True):
         write_file(folder / name, shard)
     index = {
-        "metadata": {"total_size": sum(tensor.size for tensor in tensors)},
+        "metadata": {"total_size": sum(tensor.size for shard in shards for tensor in shard)},
         "weight_map": {
             tensor.name: name for name, shard in zip(names, shards, strict=True) for tensor in shard
         },
@@ -150,30 +86,67 @@ def write_file(path: Path, tensors: Sequence[Stored]) -> None:
     with path.open("wb") as out:
         out.write(struct.pack("<Q", len(text)) + text)
         for tensor in ordered:
-            for chunk in chunks(tensor):
-                out.write(chunk)
+            if not (tensor.copied and _copied_by_kernel(tensor, out)):
+                for chunk in chunks(tensor):
+                    out.write(chunk)
 
 
-def chunks(tensor: Stored) -> Iterator[bytes]:
-    """The bytes of a tensor, a piece at a time.
+def _copied_by_kernel(tensor: Stored, out: BinaryIO) -> bool:
+    """Have the system copy a tensor's bytes, where it can; it may even share them on the disk.
+
+    Raises:
+        UsageError: If the file has become shorter than its header says.
+    """
+    if not hasattr(os, "copy_file_range"):
+        return False
+    out.flush()
+    begin, done = out.tell(), 0
+    with tensor.file.open("rb") as stream:
+        while done < tensor.size:
+            try:
+                copied = os.copy_file_range(
+                    stream.fileno(), out.fileno(), tensor.size - done, tensor.offset + done
+                )
+            except OSError as error:
+                if error.errno not in _NO_SHORTCUT or done:
+                    raise
+                return False
+            if not copied:
+                # Some file systems answer so where they cannot; reading tells whether bytes lack.
+                out.seek(begin)
+                return False
+            done += copied
+    out.seek(begin + done)
+    return True
+
+
+def chunks(tensor: Stored) -> Iterator[memoryview]:
+    """The bytes of a tensor, a piece at a time; a piece is gone when the next one is asked for.
 
     Raises:
         UsageError: If the file has become shorter than its header says.
     """
     if tensor.zero:
+        nothing = memoryview(bytes(min(CHUNK, tensor.size)))
         for start in range(0, tensor.size, CHUNK):
-            yield bytes(min(CHUNK, tensor.size - start))
-        return
-    with tensor.file.open("rb") as stream:
+            yield nothing[: tensor.size - start]
+    elif tensor.make is not None:
+        # A tensor of no dimensions has no bytes view, so it gets one.
+        made = read(tensor).contiguous().reshape(-1).view(torch.uint8)
+        if made.numel() != tensor.size:
+            raise VerificationError(f"{tensor.name} was made with another size than announced.")
+        yield made.numpy().data
+    else:
+        yield from _pieces(tensor)
+
+
+def _pieces(tensor: Stored) -> Iterator[memoryview]:
+    buffer, left = memoryview(bytearray(min(CHUNK, tensor.size))), tensor.size
+    with tensor.file.open("rb", buffering=0) as stream:
         stream.seek(tensor.offset)
-        yield from _pieces(stream, tensor)
-
-
-def _pieces(stream: BinaryIO, tensor: Stored) -> Iterator[bytes]:
-    left = tensor.size
-    while left:
-        piece = stream.read(min(CHUNK, left))
-        if not piece:
-            raise UsageError(f"{tensor.file} is cut short: {tensor.name} is incomplete.")
-        left -= len(piece)
-        yield piece
+        while left:
+            got = stream.readinto(buffer[:left])
+            if not got:
+                raise UsageError(f"{tensor.file} is cut short: {tensor.name} is incomplete.")
+            left -= got
+            yield buffer[:got]

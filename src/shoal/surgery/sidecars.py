@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from transformers import PreTrainedTokenizerBase
 
-from shoal.models.dense import DenseModel
+from shoal.models.source import Source
 
 TOKENIZER = (
     "tokenizer*",
@@ -34,28 +35,30 @@ OTHERS = (
 """Further files that are carried over as they are."""
 
 
-def copy_sidecars(dense: DenseModel, folder: Path) -> list[str]:
+def copy_sidecars(
+    source: Source, tokenizer: PreTrainedTokenizerBase | None, folder: Path
+) -> list[str]:
     """Carry over everything but weights, config and model card.
 
     A tokenizer is copied file by file where the source has those files, and written from memory
     where it has not (GGUF, model objects).
 
     Args:
-        dense: The dense model.
+        source: Where the dense model came from.
+        tokenizer: Its tokenizer in memory, if it has one.
         folder: Where to.
 
     Returns:
         The names of the files and folders copied.
     """
-    source = dense.source.folder
     copied: list[str] = []
-    if source is not None:
-        patterns = OTHERS if dense.source.gguf else (*TOKENIZER, *OTHERS)
-        for path in sorted({path for pattern in patterns for path in source.glob(pattern)}):
+    if source.folder is not None:
+        patterns = OTHERS if source.gguf else (*TOKENIZER, *OTHERS)
+        for path in sorted({path for pattern in patterns for path in source.folder.glob(pattern)}):
             _copy(path, folder / path.name)
             copied.append(path.name)
-    if dense.tokenizer is not None and not any(n.startswith("tokenizer") for n in copied):
-        dense.tokenizer.save_pretrained(folder)
+    if tokenizer is not None and not any(n.startswith("tokenizer") for n in copied):
+        tokenizer.save_pretrained(folder)
     return copied
 
 

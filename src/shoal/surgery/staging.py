@@ -1,15 +1,23 @@
 """Writing a folder so that it is either wholly there or not there at all."""
 
 import errno
+import glob
+import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from shoal.core.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+LOCK = ".lock"
+"""Held in a temporary folder while it is written; the system lets go of it if the process dies."""
 
 
 def check_target(out: Path, source: Path | None, *, overwrite: bool) -> None:
@@ -77,11 +85,15 @@ def staged(out: Path, needed: int) -> Iterator[Path]:
     target = out.expanduser().resolve()
     missing = [parent for parent in target.parents if not parent.exists()]
     temporary = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    clear_leftovers(target)
+    lock = FileLock(temporary / LOCK)
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         with full_disk_named(out, needed):
-            yield temporary
+            with lock:
+                yield temporary
+            (temporary / LOCK).unlink(missing_ok=True)
         _publish(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -89,6 +101,62 @@ def staged(out: Path, needed: int) -> Iterator[Path]:
             # Only the empty ones go: after a success they hold the result.
             with suppress(OSError):
                 parent.rmdir()
+
+
+def clear_leftovers(target: Path) -> None:
+    """Remove what exports to the same place left behind when their process was killed.
+
+    A folder is left alone while the process that it is named after runs here, or while anyone, on
+    another machine perhaps, holds its lock.
+
+    Raises:
+        UsageError: If one was killed just while it replaced an existing folder, which is put back.
+    """
+    if not target.parent.is_dir():
+        return
+    for kind in ("partial", "old"):
+        head = f".{target.name}.{kind}-"
+        for folder in target.parent.glob(glob.escape(head) + "*"):
+            number = folder.name.removeprefix(head)
+            if not number.isdecimal() or _runs(int(number)) or _is_locked(folder):
+                continue
+            if kind == "old" and not target.exists():
+                folder.rename(target)
+                raise UsageError(
+                    f"an earlier export was killed while it replaced {target}. The old folder has "
+                    "been put back. Replace it with --overwrite, or choose another folder."
+                )
+            log.info("removed %s, which an export left behind when it was killed", folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether another process of that number runs on this machine."""
+    if process == os.getpid():
+        return False
+    if Path("/proc/self").exists():
+        return Path(f"/proc/{process}").exists()
+    try:
+        # Signal 0 asks and does nothing, except on Windows, where the lock has to do.
+        if os.name == "posix":
+            os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return os.name == "posix"
+
+
+def _is_locked(folder: Path) -> bool:
+    if not (folder / LOCK).is_file():
+        return False
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, OSError):
+        return True
+    lock.release()
+    return False
 
 
 def _publish(temporary: Path, target: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from shoal.core.budget import Wanted, budget_of
 from shoal.core.evaluation import Evaluation
-from shoal.core.mask import Mask, Part, Site
+from shoal.core.mask import Mask, Part, Site, sublayers
 from shoal.core.space import SearchSpace
 from shoal.engine.store import Store
 
@@ -106,6 +107,43 @@ class Pairwise:
 
 
 @dataclass(frozen=True)
+class Sublayers:
+    """Every sub-layer has its own cost, and sub-layers interact in pairs.
+
+    A block costs what its attention and its MLP cost together, and what their coupling adds.
+
+    Attributes:
+        costs: Cost of each sub-layer for each example, in the row attention 0, MLP 0, ...
+        couplings: Extra cost of removing both of two places, for each pair p < q.
+    """
+
+    costs: tuple[tuple[float, ...], ...]
+    couplings: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    @classmethod
+    def random(cls, depth: int, seed: int = 0, examples: int = 4, strength: float = 0.0) -> Self:
+        """Draw costs, of which those of MLPs are larger, and couplings up to `strength`."""
+        rng = np.random.default_rng([seed, 2])
+        drawn = rng.integers(-GRID // 20, GRID // 2, (examples, depth, 2)) * [1, 2] / GRID
+        limit, places = round(GRID * strength), range(2 * depth)
+        extra = rng.integers(-limit, limit + 1, (2 * depth, 2 * depth)) / GRID
+        couplings = {(p, q): float(extra[p, q]) for q in places for p in range(q)}
+        costs = drawn.reshape(examples, -1).tolist()
+        return cls(tuple(map(tuple, costs)), couplings if limit else {})
+
+    @property
+    def depth(self) -> int:
+        """Number of blocks of the dense model."""
+        return len(self.costs[0]) // 2
+
+    def losses(self, mask: Mask) -> tuple[float, ...]:
+        """One loss per example; the couplings are the same for all."""
+        gone = mask.places
+        extra = 1.0 + sum(c for (p, q), c in self.couplings.items() if p in gone and q in gone)
+        return tuple(extra + sum(costs[p] for p in sorted(gone)) for costs in self.costs)
+
+
+@dataclass(frozen=True)
 class Broken:
     """Another landscape with masks whose loss is not finite.
 
@@ -132,7 +170,7 @@ class Broken:
     def losses(self, mask: Mask) -> tuple[float, ...]:
         """One loss per example."""
         losses = self.inner.losses(mask)
-        return (self.value, *losses[1:]) if mask.removed & self.sites else losses
+        return (self.value, *losses[1:]) if mask.sublayers & sublayers(self.sites) else losses
 
 
 class Stopped(Exception):
@@ -206,7 +244,7 @@ def removed_shares(mask: Mask) -> list[float]:
     return shares
 
 
-def optimum(landscape: Landscape, space: SearchSpace, k: int) -> Evaluation:
-    """The best mask of `k` units, by looking at all of them; the first of equals."""
-    masks = (Evaluation.of(m, landscape.losses(m)) for m in space.masks(k))
+def optimum(landscape: Landscape, space: SearchSpace, k: Wanted) -> Evaluation:
+    """The best mask that meets a budget, by looking at all of them; the first of equals."""
+    masks = (Evaluation.of(m, landscape.losses(m)) for m in budget_of(k).masks(space))
     return min(masks, key=lambda e: e.rank_key)

@@ -8,87 +8,30 @@
             return MySearchConfig(samples=50)
 
 The problems are small: at most 8 blocks, at most 70 masks of k units. A config should leave the
-search room to look at all of them where it may.
+search room to look at all of them where it may. Part of the suite is the same for sub-layers, half
+steps and weights, see `shoal.testing.searches_by_unit`.
 """
 
-from dataclasses import dataclass
-from itertools import pairwise
 from math import inf, nan
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from shoal.config.searches import SearchConfig
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
-from shoal.engine.driver import Limits, Outcome, drive
+from shoal.engine.driver import Limits
 from shoal.engine.store import Store
-from shoal.testing.landscapes import (
-    Additive,
-    Broken,
-    Landscape,
-    LandscapeEvaluator,
-    Pairwise,
-    Stopped,
-    optimum,
-)
-from shoal.testing.signals import LandscapeSignals
+from shoal.testing.landscapes import Additive, Broken, Pairwise, Stopped, optimum
+from shoal.testing.searches_by_unit import UnitConformance
+from shoal.testing.solving import Solved, no_neighbours, solve
+
+__all__ = ["SearchConformance", "Solved", "assert_count", "no_neighbours", "solve"]
 
 DEPTH = 8
 SMALL = 6
 """Depth where every budget is tried."""
-
-
-@dataclass(frozen=True)
-class Solved:
-    """A search that ran to its end: what it found, and the evaluator that it asked."""
-
-    outcome: Outcome
-    evaluator: LandscapeEvaluator
-
-    @property
-    def mask(self) -> Mask:
-        """The mask that the search returned."""
-        return self.outcome.best.mask
-
-    @property
-    def asked(self) -> set[Mask]:
-        """All masks that the search asked for, the dense one included."""
-        return {mask for masks in self.evaluator.asked for mask in masks}
-
-
-def solve(
-    config: SearchConfig,
-    landscape: Landscape,
-    *,
-    k: int = 3,
-    seed: int = 0,
-    space: SearchSpace | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
-    **evaluator: Any,
-) -> Solved:
-    """Run a search on a landscape.
-
-    Args:
-        config: Which search.
-        landscape: The losses.
-        k: How many units to remove.
-        seed: Seed of the search.
-        space: What may be removed; every block by default.
-        limits: The budget.
-        **evaluator: Arguments of `LandscapeEvaluator`.
-    """
-    answers = LandscapeEvaluator(landscape, **evaluator)
-    space = space or SearchSpace.of_blocks(landscape.depth)
-    signals = LandscapeSignals(landscape, space)
-    outcome = drive(config, space, k, seed, answers, signals, limits=limits)
-    return Solved(outcome, answers)
-
-
-def no_neighbours(mask: Mask) -> bool:
-    """A constraint for tests: two consecutive blocks never go together."""
-    return all(after - before > 1 for before, after in pairwise(mask.blocks))
 
 
 def assert_count(config: SearchConfig, mask: Mask, k: int) -> None:
@@ -97,7 +40,7 @@ def assert_count(config: SearchConfig, mask: Mask, k: int) -> None:
     assert mask.num_blocks == k if config.fixed_count else mask.num_blocks <= k
 
 
-class SearchConformance:
+class SearchConformance(UnitConformance):
     """Tests that every search must pass; override the fixture `config`.
 
     A search without a fixed count (`SearchConfig.fixed_count`) may remove fewer units than asked,
@@ -109,6 +52,8 @@ class SearchConformance:
         pairwise_optimum: Whether it promises the best mask of any landscape.
         first_of_ties: Whether the search promises, where all masks tie, the one whose units come
             first.
+
+    And those of `UnitConformance`.
     """
 
     separable_optimum: ClassVar[bool] = True

@@ -1,59 +1,38 @@
-"""Tiny random causal LMs of many families, built without any file or network."""
+"""Tiny random causal LMs of every family, built without any file or network."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from shoal.core.errors import unknown_name
-from shoal.testing.families import BASE, FAMILIES
+from shoal.testing.families import FAMILIES
 from shoal.testing.tokenizer import tiny_tokenizer
+from shoal.testing.zoo import ZOO
 
-__all__ = ["TINY_FAMILIES", "save_tiny", "tiny_config", "tiny_model", "tiny_tokenizer"]
+__all__ = ["TINY_FAMILIES", "ZOO", "save_tiny", "tiny_config", "tiny_model", "tiny_tokenizer"]
 
-TINY_FAMILIES: tuple[str, ...] = tuple(FAMILIES)
-"""The families that `tiny_model` can build."""
+TINY_FAMILIES: tuple[str, ...] = FAMILIES
+"""The families that most tests run over."""
 
 NOISE = 0.15
 """Standard deviation of what is added to every weight, so that every block matters."""
-
-_DROPOUTS = (
-    "attention_dropout",
-    "dropout",
-    "hidden_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
-    "attn_pdrop",
-)
 
 
 def tiny_config(family: str, *, depth: int = 6) -> PreTrainedConfig:
     """The config of a tiny model.
 
     Args:
-        family: One of `TINY_FAMILIES`.
+        family: A name in `ZOO`.
         depth: Number of blocks.
 
     Raises:
         UsageError: If there is no such family.
     """
-    if family not in FAMILIES:
-        raise unknown_name("family", family, FAMILIES)
-    fields: dict[str, Any] = copy.deepcopy(BASE | FAMILIES[family](depth))
-    config = AutoConfig.for_model(family, num_hidden_layers=depth, **_taken(family, fields))
-    for name in _DROPOUTS:
-        if hasattr(config, name):
-            setattr(config, name, 0.0)
-    return config
-
-
-def _taken(family: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that the family has, so that a config holds nothing foreign."""
-    plain = AutoConfig.for_model(family)
-    own = FAMILIES[family](2)
-    return {name: v for name, v in fields.items() if name in own or hasattr(plain, name)}
+    if family not in ZOO:
+        raise unknown_name("family", family, ZOO)
+    return ZOO[family].config(depth)
 
 
 def tiny_model(family: str, *, depth: int = 6, seed: int = 0) -> PreTrainedModel:
@@ -62,7 +41,7 @@ def tiny_model(family: str, *, depth: int = 6, seed: int = 0) -> PreTrainedModel
     The same arguments give the same weights. Skipping any of its blocks changes the logits.
 
     Args:
-        family: One of `TINY_FAMILIES`.
+        family: A name in `ZOO`.
         depth: Number of blocks.
         seed: Seed of the weights.
 
@@ -99,7 +78,7 @@ def save_tiny(
     """Write a tiny model as an ordinary checkpoint folder.
 
     Args:
-        family: One of `TINY_FAMILIES`.
+        family: A name in `ZOO`.
         folder: Where to write; made if it is not there.
         depth: Number of blocks.
         tokenizer: Whether to write the tokenizer as well.

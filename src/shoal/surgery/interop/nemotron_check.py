@@ -15,7 +15,7 @@ from shoal.surgery.interop.llama_shaped import intermediate_size
 from shoal.surgery.interop.nemotron_nas import ARCHITECTURE, MODEL_TYPE, check_mask
 from shoal.surgery.interop.nemotron_read import entries_of, from_nemotron
 from shoal.surgery.interop.text import parse_json, shown
-from shoal.surgery.shards import read_header
+from shoal.surgery.stored import read_header
 
 Shape = tuple[int, ...]
 

@@ -1,0 +1,71 @@
+"""Decoders with an MLP in every block, all of whose blocks are alike."""
+
+from shoal.testing.zoo.recipe import UNSET, Recipe, decoders, just
+
+_GPT = {"n_embd": 32, "n_head": 4, "n_positions": 128, "n_inner": 64}
+_LATENT = {"num_key_value_heads": 4}  # One latent serves all heads.
+
+DENSE: dict[str, Recipe] = decoders(
+    {
+        "apertus": just(),
+        "apertus1p5_text": just(output_vocab_size=128),
+        "arcee": just(),
+        "biogpt": just(),
+        "bitnet": just(),
+        "bloom": just(n_head=4),
+        "codegen": just(**_GPT, rotary_dim=4),
+        "cohere": just(logit_scale=0.5),
+        "cpmant": just(
+            dim_head=8,
+            dim_ff=64,
+            init_std=0.1,
+            prompt_types=4,
+            prompt_length=4,
+            segment_types=4,
+            position_bias_num_buckets=16,
+            position_bias_max_distance=64,
+        ),
+        "ctrl": just(n_embd=32, n_head=4, n_positions=128, dff=64),
+        "diffllama": just(),
+        "doge": just(keep_window_size=16),
+        "ernie4_5": just(),
+        "exaone": just(),
+        "falcon": just(alibi=False, new_decoder_architecture=True, num_kv_heads=2),
+        "gemma": just(),
+        "glm": just(),
+        "glm4": just(),
+        "gpt-sw3": just(**_GPT),
+        "gpt2": just(**_GPT),
+        "gpt_bigcode": just(**_GPT),
+        "gpt_neox": just(),
+        "gpt_neox_japanese": just(intermediate_multiple_size=2),
+        "gptj": just(**_GPT, rotary_dim=4),
+        "granite": just(residual_multiplier=0.7, logits_scaling=4.0),
+        "helium": just(),
+        "hunyuan_v1_dense": just(),
+        "hyperclovax": just(),
+        "internlm3": just(),
+        "iquestcoder": just(),
+        "jais2": just(),
+        "llama": just(),
+        "minicpm3": just(**_LATENT, dim_model_base=16),
+        "ministral3": just(),
+        "mistral": just(),
+        "mpt": just(d_model=32, n_heads=4, max_seq_len=128, expansion_ratio=2),
+        "nanochat": just(),
+        "nemotron": just(),
+        "olmo": just(),
+        "olmo2": just(),
+        "openai-gpt": just(**_GPT),
+        "opt": just(word_embed_proj_dim=32),
+        "persimmon": just(),
+        "phi": just(),
+        "phi3": just(sliding_window=UNSET),
+        "seed_oss": just(),
+        "stablelm": just(),
+        "starcoder2": just(),
+        "xglm": just(d_model=32, attention_heads=4),
+        "youtu": just(**_LATENT),
+    }
+)
+"""Model type -> recipe."""
