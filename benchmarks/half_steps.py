@@ -1,6 +1,6 @@
 """Blocks against blocks and half steps: one depth, two search spaces, the same objective.
 
-    python benchmarks/half_steps.py smollm2-135m --data-dir DATA --store half.sqlite --json half.json
+    python benchmarks/half_steps.py smollm2-135m --data-dir DATA --store h.sqlite --json half.json
 
 For every objective and both spaces: the best single units, the masks that greedy deletion passes
 through for k = 1..9, and the one-shot sets of each k; all of them on the calibration data and on

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from shoal.report.scores import ScoreReport
+from shoal.testing.tiny import save_tiny
 
 DATA = ("--length", 24, "--limit", 4)
 
@@ -40,6 +41,7 @@ def test_choices_and_json(shoal, tiny_folder, data_dir, tmp_path):
     )  # fmt: skip
     assert code == 0
     shown = json.loads(out)
+    assert not {"granularity", "units"} & set(shown)
     assert shown == json.loads((tmp_path / "here/scores.json").read_text())
     assert shown["objective"] == "margin:arc_easy"
     assert list(shown["scores"]) == [
@@ -48,6 +50,46 @@ def test_choices_and_json(shoal, tiny_folder, data_dir, tmp_path):
         "relative_magnitude",
         "norm_ratio",
     ]
+
+
+@pytest.mark.parametrize(
+    ("granularity", "units"),
+    [
+        ("attn", [f"{i}.attn" for i in range(6)]),
+        ("mlp", [f"{i}.mlp" for i in range(6)]),
+        ("attn+mlp", [f"{i}.{part}" for i in range(6) for part in ("attn", "mlp")]),
+        ("half", [u for i in range(6) for u in (f"{i}", f"{i}.mlp+{i + 1}.attn")][:-1]),
+    ],
+)
+def test_parts_of_blocks(shoal, tiny_folder, data_dir, tmp_path, granularity, units):
+    code, out, err = shoal(
+        "score", tiny_folder, "--scores", "block_influence,angular,taylor", "--granularity",
+        granularity, "--data-dir", data_dir, "--out", "here", *DATA,
+    )  # fmt: skip
+    assert code == 0, err
+    report = ScoreReport.model_validate_json((tmp_path / "here/scores.json").read_text())
+    assert report.granularity == granularity
+    assert list(report.units) == units
+    assert {len(values) for values in report.scores.values()} == {len(units)}
+    assert report.angular_windows == {}
+    lines = {line.strip("│ ").split(" ")[0]: line for line in out.splitlines()}
+    assert set(units) <= set(lines)
+    assert "1*" in lines[units[report.order("taylor")[0]]]
+    assert f"* marks the {report.marked} lowest" in out
+    assert (tmp_path / "here/scores.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_parts_of_parallel_blocks(shoal, tmp_path, data_dir):
+    folder = save_tiny("cohere", tmp_path / "parallel")
+    code, out, err = shoal(
+        "score", folder, "--granularity", "attn+mlp", "--data-dir", data_dir, *DATA
+    )
+    assert code == 0, err
+    assert "5.mlp" in out
+    code, _, err = shoal("score", folder, "--granularity", "half", "--data-dir", data_dir, *DATA)
+    assert code == 2
+    assert "no half step" in " ".join(err.split())
+    assert "side by side" in " ".join(err.split())
 
 
 def test_without_matplotlib_a_note_says_how_to_get_figures(
@@ -71,6 +113,8 @@ def test_without_matplotlib_a_note_says_how_to_get_figures(
         (("--windows", "two"), "--windows 5,7"),
         (("--windows", "7"), "between 1 and 6"),
         (("--windows", "2", "--scores", "taylor"), "add angular"),
+        (("--granularity", "mixed"), "--granularity"),
+        (("--granularity", "attn", "--windows", "2"), "windows of whole blocks"),
         (("--objective", "accuracy", "--scores", "taylor"), "margin, likelihood or nll"),
         (("--objective", "0.5*nll + 0.5*margin"), "not a mixture"),
     ],

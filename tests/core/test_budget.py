@@ -4,7 +4,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.core.budget import Budget, CountBudget, WeightBudget, budget_of
@@ -51,6 +51,7 @@ def by_hand(space: SearchSpace, prices: list[float], target: float) -> set[Mask]
     }
 
 
+@settings(max_examples=30)
 @given(EIGHTHS, st.integers(1, 80), KINDS, st.sets(st.integers(0, DEPTH - 1), max_size=1))
 def test_the_answers_are_those_of_the_definition(
     eighths: list[int], target: int, kind: Granularity, protect: set[int]
@@ -77,6 +78,7 @@ def test_the_answers_are_those_of_the_definition(
         assert {budget.sample(space, rng) for _ in range(5)} <= expected
 
 
+@settings(max_examples=30)
 @given(EIGHTHS, KINDS, st.integers(0, 5), st.data())
 def test_reach_is_the_most_that_can_be_added(
     eighths: list[int], kind: Granularity, seed: int, data: st.DataObject
@@ -138,12 +140,12 @@ def test_a_unit_that_a_constraint_needs_is_not_in_vain() -> None:
 def test_every_answer_is_drawn_and_the_order_of_equals_is_fair() -> None:
     space, rng = space_of(), np.random.default_rng(0)
     budget = WeightBudget((1.0, 2.5) * DEPTH, 4.0)
-    drawn = Counter(budget.sample(space, rng) for _ in range(3000))
+    drawn = Counter(budget.sample(space, rng) for _ in range(1000))
     assert set(drawn) == set(budget.masks(space))
     parts = Counter(
         site.layer for mask, times in drawn.items() for site in mask for _ in range(times)
     )
-    assert max(parts.values()) < 1.15 * min(parts.values())
+    assert max(parts.values()) < 1.3 * min(parts.values())
 
 
 @pytest.mark.parametrize("kind", [Granularity.HALF, Granularity.BOTH])

@@ -15,10 +15,12 @@ from shoal.config.searches import (
     RandomConfig,
     SearchConfig,
 )
+from shoal.core.budget import WeightBudget
 from shoal.core.errors import BudgetError
 from shoal.core.evaluation import Cost, Evaluation
 from shoal.core.mask import Mask
 from shoal.core.space import SearchSpace
+from shoal.core.units import Granularity, units_of_granularity
 from shoal.engine.driver import Limits, Outcome, drive
 from shoal.engine.forecast import forecast
 from shoal.engine.ledger import TraceRow
@@ -31,6 +33,7 @@ from shoal.testing.landscapes import (
     LandscapeEvaluator,
     Pairwise,
     Stopped,
+    Sublayers,
     optimum,
 )
 from shoal.testing.searches import no_neighbours, solve
@@ -318,3 +321,27 @@ def test_one_bad_pair_is_not_built_upon() -> None:
     outcome, _ = run_on(landscape, GreedyConfig(), 2, Limits(evaluations=7))
     # Five singles, the pair (0, 1), and one evaluation for the answer.
     assert outcome.best.mask != Mask.of(5, [0, 1])
+
+
+def test_a_weight_that_was_not_reached_is_filled_up_by_what_costs_least_per_price() -> None:
+    """All four singles, and one evaluation for the answer: the MLP of block 1 is dear and cheap."""
+    landscape = Sublayers(((0.25, 8.0, 0.375, 0.5),))
+    units = units_of_granularity(Granularity.BOTH, 2)
+    space, budget = SearchSpace(2, units), WeightBudget((1.0, 3.0, 1.0, 3.0), 4.0)
+    evaluator, signals = LandscapeEvaluator(landscape), LandscapeSignals(landscape, space)
+    limits = Limits(evaluations=5)
+    outcome = drive(GreedyConfig(), space, budget, 0, evaluator, signals, limits=limits)
+    assert outcome.stopped == "evaluations"
+    assert outcome.best.mask == Mask.parse("-[0.attn,1.mlp]", 2)
+
+
+@pytest.mark.parametrize("wrong", ["-[0.attn]", "-[0-1]", "-[0,1.mlp]"])
+def test_a_mask_that_misses_a_weight_or_removes_in_vain_is_caught(wrong: str) -> None:
+    def search(problem: Problem, config: Own) -> SearchRun:
+        yield [problem.space.dense]
+        return Mask.parse(wrong, 2)
+
+    space = SearchSpace(2, units_of_granularity(Granularity.BOTH, 2))
+    budget = WeightBudget((1.0, 3.0, 1.0, 3.0), 4.0)
+    with pytest.raises(RuntimeError, match="does not remove 4 parameters"):
+        solve(Own(how=search), Sublayers.random(2), k=budget, space=space)

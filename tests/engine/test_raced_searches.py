@@ -79,7 +79,7 @@ class RacedLandscape:
 class Raced(SearchConformance):
     @pytest.fixture(autouse=True)
     def _raced(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("shoal.testing.searches.LandscapeEvaluator", RacedLandscape)
+        monkeypatch.setattr("shoal.testing.solving.LandscapeEvaluator", RacedLandscape)
 
 
 class TestGreedyRaced(Raced):

@@ -37,7 +37,9 @@ def test_folders_that_are_no_models(tmp_path):
     assert resolve(str(tmp_path)).pickled
 
 
-@pytest.mark.parametrize("name", ["../x.safetensors", "/etc/x.safetensors", "a/../../x.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["../x.safetensors", "/etc/x.safetensors", "a/../../x.safetensors"]
+)
 @pytest.mark.parametrize("index", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
 def test_index_files_that_lead_out_of_the_folder_are_refused(tmp_path, name, index):
     folder = tmp_path / "m"

@@ -8,6 +8,7 @@ from shoal.core.layout import Layout
 from shoal.core.mask import Mask, Part
 from shoal.engine.runners import WholeRunner
 from shoal.engine.selfcheck import choose_runner
+from shoal.models.load import load_dense
 from shoal.models.masked import muted, skipped
 from shoal.models.probing import Probe
 from shoal.models.replay import Replay
@@ -16,7 +17,7 @@ from shoal.surgery.memory import shallow_model
 from shoal.testing.scoring import plain_logprobs as oracle
 from shoal.testing.scoring import runner_logprobs as scores
 from shoal.testing.scoring import tiny_batch as batch
-from shoal.testing.tiny import TINY_FAMILIES
+from shoal.testing.tiny import TINY_FAMILIES, tiny_model
 
 PARALLEL = {"gpt_neox", "falcon", "cohere"}
 TEXTS = ("-[1.mlp,2.attn]", "-[0.mlp,1,2.attn,4]", "-[1.attn]", "-[0.attn,3.mlp,4.mlp]", "-[5.mlp]")
@@ -110,9 +111,6 @@ def test_what_belongs_to_which_branch(tiny_dense):
 
 
 def test_a_block_that_adds_in_another_way_is_refused(tiny_dense, monkeypatch):
-    from shoal.models.load import load_dense
-    from shoal.testing.tiny import tiny_model
-
     dense = load_dense(tiny_model("llama"))
     block = dense.blocks.layers[3]
     own = block.forward
@@ -142,3 +140,12 @@ def test_the_probe_runs_blocks_as_the_model_does(tiny_dense):
         states = dense.module(tokens.input_ids, output_hidden_states=True).hidden_states
         for i in range(6):
             assert torch.equal(probe.entry(i), states[i])
+
+
+def test_a_module_that_both_branches_run_through_is_no_update():
+    """Phi drops out the outputs of attention and MLP by one and the same module."""
+    dense = load_dense(tiny_model("phi"))
+    branches = dense.branches[0]
+    assert [u.path for u in branches.attn.updates] == ["self_attn"]
+    assert [u.path for u in branches.mlp.updates] == ["mlp"]
+    assert not branches.sequential

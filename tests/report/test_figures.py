@@ -6,6 +6,7 @@ import matplotlib as mpl
 import pytest
 
 from shoal.core.plan import ModelRef
+from shoal.core.units import Granularity
 from shoal.engine.ledger import TraceRow
 from shoal.report.figures import save, score_figure, trace_figure
 from shoal.report.scores import ScoreReport
@@ -52,6 +53,26 @@ def test_a_panel_per_score_and_one_for_windows():
 )
 def test_odd_scores(values, tmp_path):
     save(score_figure(report(taylor=values)), tmp_path / "odd")
+
+
+@pytest.mark.parametrize("odd", [(1.0, 2.0), (1.0, 1.1), (math.nan, 100.0)])
+@pytest.mark.parametrize(
+    ("granularity", "units", "kinds"),
+    [
+        ("attn+mlp", [f"{i}.{p}" for i in range(6) for p in ("attn", "mlp")], ["attention", "MLP"]),
+        ("half", ["0", "0.mlp+1.attn", "1", "1.mlp+2.attn", "2"], ["block", "half step"]),
+        ("mlp", ["0.mlp", "3.mlp"], []),
+    ],
+)
+def test_two_kinds_of_units_are_told_apart(granularity, units, kinds, odd, tmp_path):
+    values = tuple(odd[i % 2] for i in range(len(units)))
+    found = report(windows=False, taylor=values).model_copy(
+        update={"granularity": Granularity(granularity), "units": tuple(units)}
+    )
+    figure = score_figure(found)
+    legend = figure.axes[0].get_legend()
+    assert [t.get_text() for t in legend.get_texts()] == kinds if kinds else legend is None
+    save(figure, tmp_path / "parts")
 
 
 def test_ranks_put_what_is_no_number_last():

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shoal.core.budget import Budget, CountBudget, WeightBudget
 from shoal.core.space import SearchSpace
@@ -31,12 +29,12 @@ def test_whatever_is_preferred_sets_are_answers_and_distinct_ones_come(
 ) -> None:
     space, budget = problem(kind, count)
     cover, rng = Cover.of(space, budget), np.random.default_rng(0)
-    keys = rng.gumbel(size=(400, len(space.units)))
+    keys = rng.gumbel(size=(200, len(space.units)))
     rows, met = cover.completed(np.zeros(keys.shape, bool), keys)
-    assert len(rows) == met.sum() >= 300
+    assert len(rows) == met.sum() >= 150
     masks = [mask_of(space, chosen) for chosen in sets_of(rows)]
     assert all(mask is not None and budget.is_answer(space, mask) for mask in masks)
-    assert len(masks) > 100
+    assert len(masks) > 50
 
 
 @problems
@@ -45,7 +43,7 @@ def test_units_are_taken_by_preference_and_put_back_against_it(
 ) -> None:
     space, budget = problem(kind, count)
     cover, rng = Cover.of(space, budget), np.random.default_rng(1)
-    for _ in range(100):
+    for _ in range(30):
         keys = rng.gumbel(size=len(space.units))
         rows, _ = cover.completed(np.zeros((1, len(keys)), bool), keys)
         mask, order = space.dense, np.argsort(-keys)
@@ -79,7 +77,7 @@ def test_around_a_set_are_answers_with_a_unit_out_and_another_in(
 
 
 @cases
-@given(seed=st.integers(0, 99))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_answer_is_reached_by_exchanges(case: Case, seed: int) -> None:
     space, rng = case.space(), np.random.default_rng(seed)
     cover = Cover.of(space, case.budget)
@@ -95,4 +93,4 @@ def test_every_answer_is_reached_by_exchanges(case: Case, seed: int) -> None:
 
 
 def test_the_cases_of_the_suite_have_as_many_answers_as_it_expects() -> None:
-    assert [case.budget.size(case.space(), 1000) for case in CASES.values()] == [35, 120, 92]
+    assert [case.budget.size(case.space(), 1000) for case in CASES.values()] == [15, 56, 36]

@@ -28,7 +28,7 @@ from shoal.core.units import Granularity, units_of_granularity
 from shoal.engine.forecast import forecast
 from shoal.searches.ranking import per_price, top_k
 from shoal.testing.landscapes import Sublayers, optimum
-from shoal.testing.searches_by_unit import CASES, searched
+from shoal.testing.searches_by_unit import CASES, DEPTH, searched
 from shoal.testing.solving import Solved, solve
 
 
@@ -73,7 +73,7 @@ def test_units_are_taken_by_their_score_per_price_and_spared_from_the_last() -> 
     assert top_k(space, scores, budget) == Mask.parse("-[0.mlp,2.attn]", 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("config", [GreedyConfig(), OneShotConfig(), BeamConfig()])
 def test_within_the_cost_of_one_unit_of_the_optimum_where_removals_add_up(
     config: SearchConfig, seed: int
@@ -94,7 +94,7 @@ def test_a_heavy_unit_is_not_taken_for_a_small_rest() -> None:
     assert run(GreedyConfig(), landscape, budget).mask == Mask.parse("-[0,1.attn]", 2)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_greedy_took_in_vain_it_puts_back(seed: int) -> None:
     landscape = Sublayers.random(7, seed, strength=0.5)
     budget, space = budget_of(7, 0.3, seed), space_of(7)
@@ -116,17 +116,17 @@ def test_what_greedy_took_in_vain_it_puts_back(seed: int) -> None:
     [
         BeamConfig(),
         GeneticConfig(),
-        BayesConfig(trials=80),
+        BayesConfig(trials=40, pool=128),
         CboConfig(states=10, certify=False, restarts=8),
     ],
     ids=lambda config: config.name,
 )
 def test_beats_random_draws_where_sublayers_interact(config: SearchConfig) -> None:
     found, drawn = [], []
-    for seed in range(3):
-        landscape, budget = Sublayers.random(10, seed, strength=0.2), budget_of(10, 0.25, seed)
+    for seed in range(2):
+        landscape, budget = Sublayers.random(9, seed, strength=0.2), budget_of(9, 0.25, seed)
         found.append(run(config, landscape, budget, seed).outcome.best.mean)
-        drawn.append(run(RandomConfig(samples=250), landscape, budget, seed).outcome.best.mean)
+        drawn.append(run(RandomConfig(samples=100), landscape, budget, seed).outcome.best.mean)
     assert sum(found) < sum(drawn)
 
 
@@ -165,25 +165,24 @@ def test_brute_force_counts_before_any_work() -> None:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_target_out_of_reach_is_refused(name: str) -> None:
     config, budget = SEARCHES[name](), WeightBudget((1.0, 2.5) * 5, 17.0)
-    if config.fixed_count:
-        for work in (solve, None):
-            with pytest.raises(UsageError, match="cannot remove 17 parameters"):
-                if work is None:
-                    forecast(config, space_of(5), budget, 0)
-                else:
-                    solve(config, Sublayers.random(5), k=budget, space=space_of(5))
+    if not config.fixed_count:
+        pytest.skip("for this search the target is the most")
+    with pytest.raises(UsageError, match="cannot remove 17 parameters"):
+        solve(config, Sublayers.random(5), k=budget, space=space_of(5))
+    with pytest.raises(UsageError, match="cannot remove 17 parameters"):
+        forecast(config, space_of(5), budget, 0)
 
 
 @pytest.mark.parametrize(
     "config",
-    [GreedyConfig(), OneShotConfig(), BeamConfig(), CboConfig(certify=False), GeneticConfig()],
+    [GreedyConfig(), OneShotConfig(), BeamConfig(), CboConfig(certify=False)],
     ids=lambda config: config.name,
 )
 def test_the_forecast_is_of_the_right_size(config: SearchConfig) -> None:
     case = CASES["weight"]
     expected = forecast(config, case.space(), case.budget, 0).evaluations
     counts = [
-        len(searched(solve(config, Sublayers.random(5, s), k=case.budget, space=case.space())))
+        len(searched(solve(config, Sublayers.random(DEPTH, s), k=case.budget, space=case.space())))
         for s in range(4)
     ]
     assert 0.5 * min(counts) <= expected <= 2 * max(counts)
@@ -194,8 +193,8 @@ def test_bayes_proposes_enough_answers_beyond_enumeration(kind: Granularity) -> 
     depth = 14
     landscape, space = Sublayers.random(depth, 0, strength=0.1), space_of(depth, kind)
     for budget in (budget_of(depth, 0.3), 4):
-        solved = solve(BayesConfig(trials=30, pool=40), landscape, k=budget, space=space)
-        assert solved.outcome.evaluations == len(space.units) + 30
+        solved = solve(BayesConfig(trials=20, pool=40), landscape, k=budget, space=space)
+        assert solved.outcome.evaluations == len(space.units) + 20
 
 
 @pytest.mark.parametrize("k", [6, 7])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.core.budget import WeightBudget
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask, Part, Site
 from shoal.core.space import SearchSpace
@@ -133,3 +134,11 @@ def test_nothing_to_choose_from() -> None:
     assert best_runs({Window(0, 3): (0.0, 0.0)}, 2) is None
     assert best_runs({Window(0, 2): (inf, 0.0)}, 2) is None
     assert run_scores({}, {1, 2}, 3) == {}
+
+
+def test_a_weight_is_refused() -> None:
+    budget = WeightBudget((1.0,) * 8, 2.0)
+    with pytest.raises(
+        UsageError, match="mine removes runs of a number of blocks and cannot remove 2"
+    ):
+        require_blocks(SearchSpace.of_blocks(4), "mine", budget)

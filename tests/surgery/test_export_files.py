@@ -244,7 +244,7 @@ def test_other_names_in_the_files_than_in_the_model(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_stays_bounded_whatever_the_size():
     script = Path(__file__).parents[2] / "benchmarks/export.py"
-    sizes = "--gb 0.6 --blocks 12 --width 1024 --remove 3 --repeats 1".split()
+    sizes = ["--gb", "0.6", "--blocks", "12", "--width", "1024", "--remove", "3", "--repeats", "1"]
     done = subprocess.run(
         [sys.executable, str(script), *sizes], capture_output=True, text=True, check=True
     )

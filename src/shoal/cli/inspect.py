@@ -41,6 +41,20 @@ def inspect(model: str, /, *, deep: bool = True, json: bool = False) -> None:
     table("", ["", ""], [[name, str(value)] for name, value in facts])
     table(
         "blocks",
-        ["blocks", "type", "attention", "parameters each"],
-        [[g.span, g.kind, g.attention, f"{g.parameters:,}"] for g in found.groups],
+        ["blocks", "type", "attention", "MLP", "parameters each"],
+        [[g.span, g.kind, g.attention, g.mlp, f"{g.parameters:,}"] for g in found.groups],
+    )
+    table(
+        "what can be removed, and how it is written",
+        ["blocks", "block", "attention", "MLP", "half step to the next"],
+        [
+            [
+                f"{s.first}" if s.first == s.last else f"{s.first}-{s.last}",
+                str(s.block),
+                str(s.attn),
+                str(s.mlp),
+                str(s.half),
+            ]
+            for s in found.sites
+        ],
     )

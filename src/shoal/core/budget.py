@@ -226,7 +226,8 @@ class WeightBudget(Budget):
         self.check(space)
         for draw in range(DRAWS):
             order = rng.permutation(len(space.units)).tolist()
-            mask = self._filled(space, order, surely=draw >= PATIENCE)
+            # Some constraints bind from the first unit on, others allow nothing in between.
+            mask = self._filled(space, order, surely=draw >= PATIENCE, stepwise=draw % 2 == 0)
             if self.is_met(space, mask) and space.is_valid(mask):
                 put_back = rng.permutation(len(space.units)).tolist()
                 return self.trimmed(space, mask, [space.units[i] for i in put_back])
@@ -235,21 +236,24 @@ class WeightBudget(Budget):
             "constraints leave too few. Remove less."
         )
 
-    def _filled(self, space: SearchSpace, order: Sequence[int], *, surely: bool) -> Mask:
+    def _filled(
+        self, space: SearchSpace, order: Sequence[int], *, surely: bool, stepwise: bool
+    ) -> Mask:
         """Remove units in some order until the target is reached, as far as they go together.
 
         Args:
             space: What may be removed.
             order: Indices of units.
             surely: Pass over units after which the rest cannot reach the target.
+            stepwise: Pass over units after which the mask is not valid.
         """
         mask = space.dense
         for i in order:
-            if self.is_met(space, mask):
+            if self.is_met(space, mask) and space.is_valid(mask):
                 break
             grown = mask.without(space.units[i])
-            free = space.is_free(i, mask) and space.is_valid(grown)
-            if free and not (surely and not self.reachable(space, grown)):
+            fits = space.is_free(i, mask) and not (stepwise and not space.is_valid(grown))
+            if fits and not (surely and not self.reachable(space, grown)):
                 mask = grown
         return mask
 

@@ -83,6 +83,7 @@ def units_of_granularity(
     Raises:
         UsageError: If a protected block lies outside the model, or `fusable` leaves no unit.
     """
+    granularity = Granularity(granularity)
     protected = check_protected(depth, protect)
     free = [i for i in range(depth) if i not in protected]
     if fusable and granularity in (Granularity.ATTN, Granularity.MLP):

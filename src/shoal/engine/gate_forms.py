@@ -11,6 +11,9 @@ from shoal.models.dense import DenseModel
 
 Form = Literal["updates", "block", "sublayers"]
 
+Modules = tuple[nn.Module, ...]
+"""Modules whose outputs are added to the hidden state."""
+
 
 @dataclass(frozen=True)
 class Gate:
@@ -22,7 +25,7 @@ class Gate:
     """
 
     block: nn.Module
-    updates: tuple[nn.Module, ...] | None = None
+    updates: Modules | None = None
 
 
 def gates_for(dense: DenseModel, form: Form | None = None) -> tuple[Form, list[Gate]]:
@@ -57,9 +60,6 @@ def gates_for(dense: DenseModel, form: Form | None = None) -> tuple[Form, list[G
     if form == "sublayers":
         return form, [Gate(block, updates) for block, pair in found for updates in pair]
     return "updates", [Gate(block, (*attn, *mlp)) for block, (attn, mlp) in found]
-
-
-Modules = tuple[nn.Module, ...]
 
 
 def _updates(dense: DenseModel) -> list[tuple[Modules, Modules]]:

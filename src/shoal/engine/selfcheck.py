@@ -12,6 +12,7 @@ from shoal.core.mask import Mask
 from shoal.engine.runners import ReplayRunner, Runner, WholeRunner
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
+from shoal.models.handing import obstacle_to_replay
 from shoal.models.replay import Replay
 from shoal.models.tail import find_head, tolerance
 
@@ -61,6 +62,8 @@ def choose_runner(
         whole = WholeRunner(dense, plain)
         if force == "whole":
             return Choice(whole, "the whole model is run for every mask, as asked", None)
+        if obstacle := obstacle_to_replay(dense, batch):
+            return Choice(whole, f"{obstacle}: the whole model is run", None)
         head = find_head(dense, batch)
         if head is None:
             why = "the head of this architecture cannot be taken apart"

@@ -131,7 +131,7 @@ def load_dense(
         if source.gguf:
             raise _needs_gguf(source) from error
         raise
-    except (SafetensorError, RuntimeError, ValueError, OSError) as error:
+    except (SafetensorError, RuntimeError, ValueError, OSError, KeyError) as error:
         raise UsageError(
             f"the weights of {source.id} cannot be loaded: {_first_line(error)}. The checkpoint is "
             "damaged, or its config belongs to other weights."

@@ -17,7 +17,8 @@ class Called:
 
     Attributes:
         path: Its path inside the block.
-        wide: Whether its output is as large as the hidden state.
+        wide: Whether its output is as large as the hidden state, and it runs once only: a dropout
+            that both branches go through belongs to neither.
         width: Size of the last dimension of its output.
         length: How many things it returns; None where it returns a plain tensor.
     """
@@ -60,7 +61,7 @@ class Probe:
                 several = isinstance(output, list | tuple)
                 first = output[0] if several and output else output
                 if isinstance(first, Tensor) and first.dim():
-                    wide, width = first.numel() == size, first.shape[-1]
+                    wide, width = first.numel() == size and path not in seen, first.shape[-1]
                     seen[path] = Called(path, wide, width, len(output) if several else None)
 
             return hook

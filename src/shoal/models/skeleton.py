@@ -36,6 +36,7 @@ def empty_model(config: PreTrainedConfig) -> PreTrainedModel:
             f"the config of this {config.model_type} model makes no model: {reason}. "
             "It is damaged, or was written for another release of transformers."
         ) from error
+    model.tie_weights()
     model.train(False)
     return model
 

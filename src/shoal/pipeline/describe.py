@@ -7,13 +7,16 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
+from shoal.core.errors import UnsupportedModelError
 from shoal.core.mask import Mask
 from shoal.engine.selfcheck import choose_runner
-from shoal.models.batch import TokenBatch
+from shoal.models.branches import BlockBranches
 from shoal.models.dense import DenseModel
 from shoal.models.discover import find_blocks, text_config
 from shoal.models.load import load_dense
+from shoal.models.sublayers import random_batch
 from shoal.pipeline.prepare import Model, locate
+from shoal.pipeline.sites import BlockSites, mlp_kind, sites
 from shoal.surgery.config import attention_mix
 from shoal.surgery.fields import per_layer_fields, views
 from shoal.surgery.refusals import why_not
@@ -28,6 +31,7 @@ class BlockGroup:
         last: Last block.
         kind: Class of the block.
         attention: Kind of attention that the config states.
+        mlp: `dense` or `MoE`.
         parameters: Parameters of one of them.
     """
 
@@ -35,6 +39,7 @@ class BlockGroup:
     last: int
     kind: str
     attention: str
+    mlp: str
     parameters: int
 
     @property
@@ -59,6 +64,7 @@ class Description:
         attention: Kind of attention -> number of blocks.
         per_layer: Config field that depends on the blocks -> what pruning does with it.
         forbidden: What cannot be removed, one sentence each.
+        sites: What can be removed at each block, and how it will be written.
         runner: How masks will be run; None if the weights were not loaded.
         reason: Why.
     """
@@ -74,6 +80,7 @@ class Description:
     attention: dict[str, int]
     per_layer: dict[str, str]
     forbidden: tuple[str, ...]
+    sites: tuple[BlockSites, ...] = ()
     runner: str | None = None
     reason: str = ""
 
@@ -92,7 +99,7 @@ def describe(model: Model, *, deep: bool = True) -> Description:
     found, config = locate(model)
     if isinstance(found, DenseModel | nn.Module) or deep:
         dense = load_dense(found, config=config)
-        choice = choose_runner(dense, _random_batch(dense))
+        choice = choose_runner(dense, random_batch(dense, 2, _length(config)))
         extra = {"runner": choice.runner.name, "reason": choice.reason}
         name, module, dtype = dense.source.id, dense.module, dense.dtype_name
     else:
@@ -101,6 +108,9 @@ def describe(model: Model, *, deep: bool = True) -> Description:
         own = "chosen when it is dequantised" if found.gguf else getattr(config, "dtype", None)
         extra, name, dtype = {}, found.id, str(own or "not stated")
     blocks = find_blocks(module)
+    branches, why = None, "the weights were not loaded"
+    if extra:
+        branches, why = _branches(dense)
     inside = sum(p.numel() for p in blocks.layers.parameters())
     total = sum(p.numel() for p in module.parameters())
     return Description(
@@ -115,8 +125,17 @@ def describe(model: Model, *, deep: bool = True) -> Description:
         attention=attention_mix(config, Mask.dense(blocks.depth)),
         per_layer=per_layer_fields(config),
         forbidden=tuple(why_not(config)),
+        sites=sites(config, blocks.depth, branches, why),
         **extra,
     )
+
+
+def _branches(dense: DenseModel) -> tuple[tuple[BlockBranches, ...] | None, str]:
+    """What the blocks are made of, or None and why that cannot be told."""
+    try:
+        return dense.branches, ""
+    except UnsupportedModelError as error:
+        return None, str(error)
 
 
 def _groups(layers: nn.ModuleList, config: PreTrainedConfig) -> tuple[BlockGroup, ...]:
@@ -124,9 +143,9 @@ def _groups(layers: nn.ModuleList, config: PreTrainedConfig) -> tuple[BlockGroup
     groups: list[BlockGroup] = []
     for i, layer in enumerate(layers):
         parameters = sum(p.numel() for p in layer.parameters())
-        what = (_kind(layer), str(kinds[i]), parameters)
+        what = (_kind(layer), str(kinds[i]), mlp_kind(layer), parameters)
         last = groups[-1] if groups else None
-        if last and (last.kind, last.attention, last.parameters) == what:
+        if last and (last.kind, last.attention, last.mlp, last.parameters) == what:
             groups[-1] = BlockGroup(last.first, i, *what)
         else:
             groups.append(BlockGroup(i, i, *what))
@@ -140,18 +159,7 @@ def _kind(layer: nn.Module) -> str:
     return f"{type(layer).__name__} ({', '.join(parts)})" if parts else type(layer).__name__
 
 
-def _random_batch(dense: DenseModel) -> TokenBatch:
-    """Some random tokens, longer than a small sliding window."""
-    window = getattr(text_config(dense.config), "sliding_window", None) or 16
-    length = min(max(24, window + 8), 96)
-    vocabulary = dense.module.get_input_embeddings().weight.shape[0]
-    ids = torch.randint(vocabulary, (2, length), generator=torch.Generator().manual_seed(0))
-    rows = torch.arange(2 * length).view(2, length)[:, :-1].reshape(-1)
-    return TokenBatch(
-        input_ids=ids,
-        rows=rows,
-        pick=torch.arange(len(rows)),
-        targets=ids[:, 1:].reshape(-1),
-        segment=torch.arange(2).repeat_interleave(length - 1),
-        num_segments=2,
-    ).to(dense.device)
+def _length(config: PreTrainedConfig) -> int:
+    """Longer than a small sliding window."""
+    window = getattr(text_config(config), "sliding_window", None) or 16
+    return min(max(24, window + 8), 96)

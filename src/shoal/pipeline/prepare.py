@@ -147,8 +147,8 @@ def settled(request: Prepared, dense: DenseModel) -> Prepared:
     name = str(granularity_of(config, branches))
     if branches and (name == "half" or config.fusable) and not space.overlapping:
         raise UnsupportedModelError(
-            f"{dense.config.model_type} has no half steps: {why_not_apart(branches[0])}, so what is "
-            "left of two blocks cannot be fused. Use --granularity block, attn, mlp or attn+mlp."
+            f"{dense.config.model_type} has no half steps: {why_not_apart(branches[0])}, so what "
+            "is left of two blocks cannot be fused. Use --granularity block, attn, mlp or attn+mlp."
         )
     share = weight_budget(config, dense, config.batch_tokens)
     budget = count_budget(config, space) if share is None else share.budget

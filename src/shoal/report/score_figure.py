@@ -89,6 +89,8 @@ def _panel(axes: "Axes", report: ScoreReport, name: str) -> None:
     kinds = list(dict.fromkeys(place.kind for place in places))
     lowest = set(report.order(name)[: report.marked])
     from_zero = _set_range(axes, sorted(v for v in values if isfinite(v)))
+    if not from_zero and report.granularity is Granularity.HALF:
+        _line(axes, [place.x for place in places], values)
     for kind, colour in zip(kinds, (MAIN, SECOND), strict=False):
         own = [i for i, place in enumerate(places) if place.kind == kind]
         pale, full = (MAIN, ACCENT) if len(kinds) == 1 else (_pale(colour), colour)
@@ -98,7 +100,8 @@ def _panel(axes: "Axes", report: ScoreReport, name: str) -> None:
             axes.bar(xs, ys, width=0.78 / len(kinds), color=colours, alpha=0.9)
         else:
             # The length of a bar means nothing without a zero.
-            axes.plot(xs, ys, color=GRID, linewidth=1.2, zorder=1)
+            if report.granularity is not Granularity.HALF:
+                _line(axes, xs, ys)
             axes.scatter(xs, ys, s=26, color=colours, zorder=2)
         if len(kinds) > 1:
             axes.scatter([], [], s=26, marker="s", color=colour, label=kind)
@@ -106,11 +109,25 @@ def _panel(axes: "Axes", report: ScoreReport, name: str) -> None:
     axes.set_title(title)
     axes.set_ylabel(what, fontsize=7.5)
     _blocks(axes, report.depth)
+    which = "block" if kinds[0] == "block" or len(kinds) > 1 else f"{kinds[0]} of block"
     marked = "marked" if len(kinds) == 1 else "in full colour"
-    axes.set_xlabel(f"block; {len(lowest)} lowest {marked}")
+    axes.set_xlabel(f"{which}; {len(lowest)} lowest {marked}")
     if len(kinds) > 1:
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, borderpad=0)
+        axes.legend(
+            loc="lower right",
+            bbox_to_anchor=(1, 1),
+            ncols=2,
+            fontsize=8,
+            borderpad=0,
+            handletextpad=0,
+            columnspacing=1,
+        )
     light_grid(axes)
+
+
+def _line(axes: "Axes", xs: Sequence[float], ys: Sequence[float]) -> None:
+    """A faint line through dots, to follow them by."""
+    axes.plot(xs, ys, color=GRID, linewidth=1.2, zorder=1)
 
 
 def _set_range(axes: "Axes", finite: Sequence[float]) -> bool:

@@ -28,8 +28,12 @@ def lowest_around(
     model: Quadratic, cover: Cover, found: Iterable[UnitSet], count: int, accept: Accept
 ) -> list[UnitSet]:
     """The `count` lowest of some answers and of what exchanges make of the lowest, repeatedly."""
-    rates = -per_price_each(model.linear, cover.prices)
-    return closure(model, found, count, accept, lambda state: cover.around(state, rates))
+
+    def around(state: UnitSet) -> list[UnitSet]:
+        brought = model.linear + model.couplings[list(state)].sum(0)
+        return cover.around(state, -per_price_each(brought, cover.prices))
+
+    return closure(model, found, count, accept, around)
 
 
 def anneal_cover(

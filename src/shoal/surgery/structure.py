@@ -61,7 +61,7 @@ def fit_of(model: PreTrainedModel, tensors: Iterable[Stored]) -> Fit:
     }
     settings: Any = LoadStateDictConfig(
         device_map={"": torch.device("meta")},
-        weight_mapping=get_model_conversion_mapping(model),
+        weight_mapping=_anywhere(get_model_conversion_mapping(model)),
         dtype=model.dtype,
     )
     loader: Any = model
@@ -85,6 +85,14 @@ def fit_of(model: PreTrainedModel, tensors: Iterable[Stored]) -> Fit:
         tuple(sorted(report.unexpected_keys)),
         tuple(sorted(mismatched)),
     )
+
+
+def _anywhere(mapping: list[Any]) -> list[Any]:
+    """Conversions that stay on the device of their tensors, though some are made for the CPU."""
+    for entry in mapping:
+        if getattr(entry, "force_cpu", False):
+            entry.force_cpu = False
+    return mapping
 
 
 def coverage_of(model: PreTrainedModel, tensors: Iterable[Stored]) -> Fit:

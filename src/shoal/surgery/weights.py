@@ -1,5 +1,6 @@
 """Deciding where the weights of a pruned checkpoint come from, before any is written."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from shoal.core.errors import VerificationError
 from shoal.core.layout import Layout
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_config, quantisation
@@ -21,7 +23,10 @@ from shoal.surgery.shards import write_shards
 from shoal.surgery.stored import Stored, stored_tensors, transformed
 from shoal.surgery.structure import check_planned, check_source
 from shoal.surgery.tensors import Renamer
+from shoal.surgery.tied import gathered, handed_out
 from shoal.surgery.transforms import Transforms
+
+log = logging.getLogger(__name__)
 
 _FLOATS = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
 
@@ -64,7 +69,13 @@ def plan_weights(
     """
     stored = untied(stored_tensors(dense.source), dense.module)
     if stored and (layout.whole or _told_apart(dense, stored)):
-        return _from_files(dense, layout, shallow, stored, limit)
+        try:
+            return _from_files(dense, layout, shallow, stored, limit)
+        except VerificationError as error:
+            # Files that name tensors otherwise than the model does, by rules of its own.
+            if dense.module.device.type == "meta":
+                raise
+            log.info("the tensors are written from memory, because from the files %s", error)
 
     def write_memory(folder: Path) -> None:
         shallow.save_pretrained(folder, max_shard_size=limit)
@@ -89,7 +100,9 @@ def _from_files(
     spare = tuple(new for new in map(inside, unused) if new is not None)
     names = [t.name for t in stored]
     renamer = file_renamer(dense, layout, names)
-    kept = pruned_tensors(stored, renamer, Transforms.of(dense.config, layout))
+    shared = handed_out(stored, dense.module, dense.blocks.stacks)
+    kept = pruned_tensors(shared, renamer, Transforms.of(dense.config, layout))
+    kept = gathered(kept, shallow, dense.blocks.stacks)
     check_planned(_without_weights(shallow), kept, spare, packed=packed)
     config = _file_config(own, dense, layout, kept)
     renumbering = None

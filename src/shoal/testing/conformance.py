@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from transformers.utils import logging as transformers_logging
 from shoal.core.errors import unknown_name
 from shoal.testing.conformance_checks import CHECKS, Check
 from shoal.testing.conformance_report import line, markdown, summary
-from shoal.testing.conformance_row import Row
-from shoal.testing.conformance_subject import Subject
+from shoal.testing.conformance_row import Cases, Row
+from shoal.testing.conformance_subject import Subject, settle_all
 from shoal.testing.zoo import ZOO
 
 __all__ = ["CHECKS", "Row", "check_all", "check_one", "main"]
@@ -35,17 +36,24 @@ def check_one(name: str, checks: Iterable[Check] = tuple(CHECKS), row: Row | Non
         checks: The checks.
         row: What is known of it already; a check in it is run again only if it is in `checks`.
     """
-    recipe = ZOO[name]
-    row = row or Row(name, recipe.model_type, recipe.kind)
+    found = row or Row(name, ZOO[name].model_type, ZOO[name].kind)
     with tempfile.TemporaryDirectory(prefix="shoal-conformance-") as folder:
         subject = Subject(name, Path(folder))
-        row.blocks = list(subject.oracle.stacks)
-        row.cache_disagrees = subject.oracle.cache_disagrees
+
+        def look() -> Cases:
+            found.blocks = list(subject.oracle.stacks)
+            found.cache_disagrees = subject.oracle.cache_disagrees
+            return {}
+
+        # Where the dense model itself does not load and run, nothing else is worth a try.
+        if failed := settle_all(look):
+            found.checks["dense"] = failed
+            return found
         for check in checks:
             begin = time.perf_counter()
-            row.checks[check.__name__] = check(subject)
-            row.seconds[check.__name__] = round(time.perf_counter() - begin, 3)
-    return row
+            found.checks[check.__name__] = settle_all(partial(check, subject))
+            found.seconds[check.__name__] = round(time.perf_counter() - begin, 3)
+    return found
 
 
 def check_all(

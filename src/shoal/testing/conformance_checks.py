@@ -12,10 +12,10 @@ from shoal.models.load import load_dense
 from shoal.models.masked import muted, skipped
 from shoal.models.replay import Replay
 from shoal.surgery.memory import shallow_model
-from shoal.testing.conformance_oracle import DEPTH
+from shoal.testing.conformance_oracle import DEPTH, Drop
 from shoal.testing.conformance_prompts import ONE, Prompts, logits_of
 from shoal.testing.conformance_row import OK, Cases, Outcome, none, refused, wrong
-from shoal.testing.conformance_subject import REFUSALS, Drop, Subject, settle
+from shoal.testing.conformance_subject import REFUSALS, Subject, settle
 
 DROPS: dict[str, Drop] = {"A": (1, 3), "B": (0, 5), "C": (2, 3)}
 """Sets of blocks that are left out together."""
@@ -35,7 +35,7 @@ def singles(subject: Subject) -> Cases:
 
     def one(drop: Drop) -> Outcome:
         model = shallow_model(subject.dense, Mask.of(DEPTH, drop))
-        return subject.oracle.judge(model, drop)
+        return subject.oracle.judge_quickly(model, drop)
 
     return _settled(SINGLES, one)
 

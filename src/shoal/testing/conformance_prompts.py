@@ -8,7 +8,9 @@ from transformers import GenerationConfig, PreTrainedModel
 
 NEW_TOKENS = 8
 
-_WAYS = {"cached": True, "uncached": False}
+WAYS = ("cached", "uncached")
+"""The ways to write: with a KV cache, and without."""
+
 # What dense models of the zoo raise where generation is not made for them.
 _BEYOND = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
@@ -61,7 +63,7 @@ class Greedy:
     @property
     def agree(self) -> bool:
         """Whether both ways work and the cache makes no difference."""
-        return len(self.written) == len(_WAYS) and torch.equal(*self.written.values())
+        return len(self.written) == len(WAYS) and torch.equal(*self.written.values())
 
     def differs(self, found: "Greedy", *, strict: bool) -> str:
         """How another model's continuations differ from these; empty where they do not.
@@ -91,7 +93,7 @@ def greedy_of(
     model: PreTrainedModel,
     prompts: Prompts,
     *,
-    ways: tuple[str, ...] = tuple(_WAYS),
+    ways: tuple[str, ...] = WAYS,
     tolerant: bool = False,
 ) -> Greedy:
     """Continue the prompts, whatever the model's own generation settings are.
@@ -105,7 +107,7 @@ def greedy_of(
     written = {}
     for way in ways:
         try:
-            written[way] = _generate(model, prompts, use_cache=_WAYS[way])
+            written[way] = _generate(model, prompts, use_cache=way == "cached")
         except _BEYOND:
             if not tolerant:
                 raise

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
 from shoal.core.errors import UnsupportedModelError, UsageError
@@ -14,16 +15,13 @@ from shoal.core.mask import Mask
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
 from shoal.surgery.export import export
-from shoal.testing.conformance_oracle import DEPTH, Oracle, complaints, load
-from shoal.testing.conformance_row import Outcome, refused, wrong
+from shoal.testing.conformance_oracle import DEPTH, Drop, Oracle, complaints, load
+from shoal.testing.conformance_row import OK, Cases, Outcome, refused, wrong
 from shoal.testing.tiny import save_tiny
 from shoal.testing.zoo import ZOO
 
 REFUSALS = (UnsupportedModelError, UsageError)
 """What shoal raises where it declines on purpose."""
-
-Drop = tuple[int, ...]
-"""The blocks that are left out."""
 
 Case = Callable[[], Outcome]
 
@@ -36,6 +34,18 @@ def settle(case: Case) -> Outcome:
         return refused(error)
     except Exception as error:
         return wrong(f"{type(error).__name__}: {error}")
+
+
+def settle_all(cases: Callable[[], Cases]) -> Cases:
+    """Run a check; where it raises before its cases, that is its only outcome."""
+    found: Cases = {}
+
+    def run() -> Outcome:
+        found.update(cases())
+        return OK
+
+    outcome = settle(run)
+    return found if outcome == OK else {"all": outcome}
 
 
 @dataclass
@@ -158,5 +168,5 @@ def _read(folder: Path) -> dict[str, Any]:
 def _reads_as(folder: Path, wanted: dict[str, Any]) -> bool:
     try:
         return _read(folder) == wanted
-    except (ValueError, TypeError, KeyError):
+    except (StrictDataclassError, ValueError, TypeError, KeyError):
         return False

@@ -16,7 +16,7 @@ from shoal.engine.driver import Limits
 from shoal.testing.landscapes import Broken, Sublayers, optimum
 from shoal.testing.solving import Solved, solve
 
-DEPTH = 5
+DEPTH = 4
 
 PRICES = tuple(
     price for block in range(DEPTH) for price in (1.0 + block % 3 / 8, 2.5 + 2 * block % 5 / 8)
@@ -51,9 +51,9 @@ class Case:
 
 
 CASES = {
-    "half": Case(Granularity.HALF, CountBudget(3)),
+    "half": Case(Granularity.HALF, CountBudget(2)),
     "both": Case(Granularity.BOTH, CountBudget(3)),
-    "weight": Case(Granularity.BOTH, WeightBudget(PRICES, 0.3 * sum(PRICES))),
+    "weight": Case(Granularity.BOTH, WeightBudget(PRICES, 0.4 * sum(PRICES))),
 }
 
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -173,7 +173,7 @@ class UnitConformance:
         """Any limit is kept and leaves a result; one that suffices changes nothing."""
         landscape, space = Sublayers.random(DEPTH, 5, strength=0.5), case.space()
         whole = solve(config, landscape, k=case.budget, space=space).outcome
-        limits = {1, 3, 11, whole.evaluations // 2}
+        limits = {1, 9, whole.evaluations // 2}
         for most in sorted(n for n in limits if 0 < n < whole.evaluations):
             limited = Limits(evaluations=most)
             solved = solve(config, landscape, k=case.budget, space=space, limits=limited)
@@ -183,7 +183,7 @@ class UnitConformance:
         solved = solve(config, landscape, k=case.budget, space=space, limits=limited)
         assert solved.outcome == whole
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     def test_by_unit_separable_optimum(self, config: SearchConfig, seed: int) -> None:
         """A count of sub-layers that do not interact is the best one."""
         if not self.separable_optimum or self.needs_blocks:
@@ -200,7 +200,7 @@ class UnitConformance:
             pytest.skip("this search draws at random")
         space, landscape = CASES[name].space(), Sublayers.random(DEPTH, 7, strength=0.5)
         price = 1.0 if name == "both" else 0.5
-        for k in (1, 2, 4):
+        for k in (1, 3):
             count = solve(config, landscape, k=k, space=space)
             weight = WeightBudget((price,) * 2 * DEPTH, k)
             weighed = solve(config, landscape, k=weight, space=space)
