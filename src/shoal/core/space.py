@@ -112,7 +112,13 @@ class SearchSpace:
 
     def decomposed(self, mask: Mask) -> tuple[int, ...] | None:
         """The units that a mask consists of, as ascending indices; None where it does not."""
-        return tiling.tiled(mask.places, self._starting)
+        if mask not in self._known:
+            self._known[mask] = tiling.tiled(mask.places, self._starting)
+        return self._known[mask]
+
+    @cached_property
+    def _known(self) -> dict[Mask, tuple[int, ...] | None]:
+        return {}
 
     @cached_property
     def _starting(self) -> tiling.Starting:

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -60,7 +61,7 @@ def load_config(source: Source, *, quantised: bool = False) -> PreTrainedConfig:
         raise
     except ImportError as error:
         raise _needs_gguf(source) from error
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, StrictDataclassError) as error:
         raise UsageError(f"{source.id}: the config cannot be read: {_first_line(error)}") from error
     check_causal(config)
     if not quantised and source.gguf is None and quantisation(config) is not None:
@@ -147,7 +148,10 @@ def load_dense(
 
 def load_tokenizer(source: Source) -> PreTrainedTokenizerBase | None:
     """The tokenizer of a checkpoint, or None where it has none."""
-    arguments = {"gguf_file": source.gguf} if source.gguf else {}
+    arguments: dict[str, Any] = {"gguf_file": source.gguf} if source.gguf else {}
+    config = repaired_config(source, tell=False)
+    if config is not None:
+        arguments["config"] = config
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source.folder, **arguments

@@ -50,10 +50,12 @@ PREDICTORS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_laye
 _FIRST_INDEX = re.compile(r"(?:^|\.)(\d+)\.")
 
 
-def repaired_config(source: Source) -> PreTrainedConfig | None:
+def repaired_config(source: Source, *, tell: bool = True) -> PreTrainedConfig | None:
     """The config of a folder whose config.json disagrees with itself; None where it does not.
 
-    Repairs are told in one warning: what disagreed, and how it was read.
+    Args:
+        source: Where the model comes from.
+        tell: Whether to say in one warning what disagreed, and how it was read.
 
     Raises:
         UsageError: If it is not clear how a config is meant, with what disagrees.
@@ -73,7 +75,8 @@ def repaired_config(source: Source) -> PreTrainedConfig | None:
     notes = [note for part in parts for note in _repair(part, lengths, source.id)]
     if not notes:
         return None
-    log.warning("%s: %s", source.id, "; ".join(notes))
+    if tell:
+        log.warning("%s: %s", source.id, "; ".join(notes))
     config: PreTrainedConfig = CONFIG_MAPPING[raw["model_type"]].from_dict(raw)
     config.name_or_path = str(source.folder)
     return config

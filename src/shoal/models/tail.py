@@ -69,7 +69,7 @@ def find_head(dense: DenseModel, batch: TokenBatch) -> Head | None:
         try:
             normed = plain.score(states[0], batch.rows).states
             raw = plain.logits(normed)
-        except (RuntimeError, TypeError) as error:
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             log.info("the modules after the last block do not chain: %s", error)
             return None
     head = _fit(plain, raw, expected, dense.module)

@@ -1,5 +1,6 @@
 """What cannot be pruned, and why: found from the config alone, before any work."""
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError, UsageError
@@ -51,7 +52,7 @@ def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, layout: L
         read_back = type(pruned)(**pruned.to_diff_dict())
         after, after_donors = views(read_back), donors(read_back)
         depth = depth_of(read_back)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, StrictDataclassError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
         raise UnsupportedModelError(
             f"{kind} cannot be pruned by {mask}: its config class refuses the result: {reason}"

@@ -179,8 +179,8 @@ def _notes(source: Source, checked: Checked) -> tuple[str, ...]:
         if method is not None:
             notes.append(
                 f"The weights are quantised ({method}). They were carried over as they are, and "
-                "the settings of the quantisation name blocks by their new index. Loading needs the "
-                "packages of the quantisation."
+                "the settings of the quantisation name blocks by their new index. Loading needs "
+                "the packages of the quantisation."
             )
     if checked.check == "structure":
         notes.append(
