@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.core.version import __version__
 
 if TYPE_CHECKING:
-    from shoal.api import evaluate, export, load, prune, score, search
+    from shoal.api import evaluate, export, export_for, load, prune, score, search
     from shoal.config.run import RunConfig
     from shoal.core.errors import ShoalError
     from shoal.core.mask import Mask, Site
@@ -21,6 +21,7 @@ _WHERE = {
     "score": "shoal.api",
     "load": "shoal.api",
     "export": "shoal.api",
+    "export_for": "shoal.api",
     "evaluate": "shoal.api",
     "Mask": "shoal.core.mask",
     "Site": "shoal.core.mask",
@@ -38,6 +39,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "export",
+    "export_for",
     "load",
     "prune",
     "score",

@@ -12,34 +12,32 @@ A transformers model object is accepted wherever a name is; pass its tokenizer w
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
-from shoal.core.errors import UnsupportedModelError, UsageError
+from shoal.core.errors import UnsupportedModelError, UsageError, unknown_name
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
 from shoal.evaluation.tasks import TaskSettings
-from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config, load_dense, quantisation
-from shoal.models.source import resolve
+from shoal.models.source import Source, resolve
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
-from shoal.pipeline.prepare import Model, load_report, prepare, tokenisation
+from shoal.pipeline.plans import PlanLike, as_plan, check_plan, mask_for
+from shoal.pipeline.prepare import Model, load_report, locate, prepare, tokenisation
 from shoal.pipeline.prune import PruneResult, run_prune
 from shoal.pipeline.score import ScoreResult, run_score
 from shoal.pipeline.search import SearchResult, run_search
 from shoal.surgery.export import ExportReport, export_files
 from shoal.surgery.export import export as write
+from shoal.surgery.foreign import NEMOTRON, Foreign, is_foreign, write_file, write_nemotron
 from shoal.surgery.fusing import layout_for
+from shoal.surgery.interop import FORMATS
 from shoal.surgery.skipping import pruned_model
-
-PlanLike: TypeAlias = Plan | Mask | str | Path
-"""A plan, a mask, or the path of a plan."""
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -207,7 +205,7 @@ def export(
         UsageError: If the plan was made for another model, or the folder exists.
         VerificationError: If the written checkpoint is not the masked model.
     """
-    read = as_plan(plan)
+    read = as_plan(plan, depth_of(locate(model)[1]))
     mask = read if isinstance(read, Mask) else read.mask
     if not mask.removed:
         raise UsageError("the plan removes nothing, so there is nothing to write.")
@@ -230,6 +228,55 @@ def export(
         dense = load_dense(model, device=device, dtype=dtype)
     check_plan(read, dense.depth, dense.source.id, lambda: dense.fingerprint, any_model=any_model)
     return write(dense, mask, Path(out), **options)
+
+
+def export_for(
+    tool: str,
+    model: Model,
+    plan: PlanLike,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    any_model: bool = False,
+    max_shard_bytes: int = 5 * 10**9,
+) -> Foreign:
+    """Write a plan for another tool: a file that it reads, or a checkpoint in its form.
+
+    Args:
+        tool: `mergekit`, `evopress` or `nemotron-nas`.
+        model: A hub id, folder, GGUF file or embedded name; or a model object.
+        plan: What to remove.
+        out: The file or folder to write.
+        overwrite: Replace what is there.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+        max_shard_bytes: Largest number of tensor bytes in one weight file.
+
+    Raises:
+        UsageError: If the tool's form cannot say this mask, or the output exists.
+        UnsupportedModelError: If the tool cannot run such a model.
+    """
+    if not is_foreign(tool):
+        raise unknown_name("format", tool, FORMATS)
+    found, config = locate(model)
+    source = found if isinstance(found, Source) else None
+    read = as_plan(plan, depth_of(config))
+    mask = read if isinstance(read, Mask) else read.mask
+    if source is not None:
+        check_plan(read, depth_of(config), source.id, source.fingerprint, any_model=any_model)
+    if tool != NEMOTRON:
+        name = model if isinstance(model, str) else str(config.name_or_path or "MODEL")
+        return write_file(tool, mask, Path(out), model=name, config=config, overwrite=overwrite)
+    needs_weights = source is None or source.gguf is not None
+    dense = load_dense(found) if needs_weights else None
+    return write_nemotron(
+        mask,
+        Path(out),
+        config=config,
+        source=dense.source if dense is not None else source or Source("object", "", None),
+        dense=dense,
+        overwrite=overwrite,
+        max_shard_bytes=max_shard_bytes,
+    )
 
 
 @_keeps_mode
@@ -264,12 +311,12 @@ def evaluate(
     config = RunConfig.read({**options, "evaluate": tasks, "evaluate_limit": limit})
     if not config.evaluate:
         raise UsageError("name at least one task: --tasks wikitext2,arc_easy.")
-    read = None if plan is None else as_plan(plan)
     data = [load_report(t, config.data_dir, limit) for t in config.evaluate]
     model = _object(model, tokenizer)
     listener = listener or Listener()
     listener.stage("Loading the model")
     dense = load_dense(model, device=config.device, dtype=config.dtype)
+    read = None if plan is None else as_plan(plan, dense.depth)
     masks = {} if read is None else {"pruned": mask_for(dense, read, any_model=any_model)}
     settings = TaskSettings(
         tokenisation(config), config.batch_tokens, config.length, limit, _generation(config, read)
@@ -285,54 +332,6 @@ def _generation(config: RunConfig, plan: Plan | Mask | None) -> ExactMatchConfig
     if isinstance(found, dict) and found.get("name") == "exact_match":
         return ExactMatchConfig.read(found)
     return None
-
-
-def as_plan(plan: PlanLike) -> Plan | Mask:
-    """Read a plan from its path."""
-    return plan if isinstance(plan, Plan | Mask) else Plan.load(plan)
-
-
-def mask_for(dense: DenseModel, plan: PlanLike, *, any_model: bool = False) -> Mask:
-    """The mask of a plan, checked against the model that it is to be applied to.
-
-    Raises:
-        UsageError: If the plan was made for another model.
-    """
-    plan = as_plan(plan)
-    return check_plan(
-        plan, dense.depth, dense.source.id, lambda: dense.fingerprint, any_model=any_model
-    )
-
-
-def check_plan(
-    plan: Plan | Mask, depth: int, name: str, fingerprint: Callable[[], str], *, any_model: bool
-) -> Mask:
-    """The mask of a plan, checked against a model, loaded or not.
-
-    Args:
-        plan: The plan.
-        depth: Number of blocks of the model.
-        name: What the model is called.
-        fingerprint: Takes its fingerprint, for which all its files are read.
-        any_model: Apply a plan that was made for another checkpoint.
-
-    Raises:
-        UsageError: If the plan was made for another model.
-    """
-    mask = plan if isinstance(plan, Mask) else plan.mask
-    if mask.depth != depth:
-        raise UsageError(
-            f"the plan is for a model with {mask.depth} blocks, but {name} has {depth}."
-        )
-    if isinstance(plan, Plan) and not any_model:
-        found = fingerprint()
-        if plan.model.fingerprint != found:
-            raise UsageError(
-                f"the plan was made for {plan.model.id} (fingerprint {plan.model.fingerprint}), "
-                f"but {name} is another checkpoint ({found}). If you mean it, pass --any-model "
-                "(any_model=True)."
-            )
-    return mask
 
 
 def _object(model: Model, tokenizer: PreTrainedTokenizerBase | None) -> Model:

@@ -11,6 +11,7 @@ def export(
     model: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    format: str = "auto",
     check: str = "auto",
     max_shard_gb: float = 5.0,
     overwrite: bool = False,
@@ -23,15 +24,18 @@ def export(
     Parameters
     ----------
     plan
-        A plan.json, or a run folder.
+        A plan.json, a run folder, or a file of mergekit, EvoPress or nemotron-nas.
     out
-        Folder to write.
+        Folder to write; a file for mergekit and evopress.
     model
         The dense model; the plan's own by default.
     device
         Where a full check runs.
     dtype
         Dtype of a full check, and of weights that come from a GGUF file.
+    format
+        auto: fuse what pairs up, zero the rest; stock: whole blocks only; fuse: refuse what does
+        not pair up; stock-zeroed; or another tool's form: nemotron-nas, mergekit, evopress.
     check
         full: run the result beside the dense model; structure: names, shapes and sizes of all
         tensors; none; auto: full where the model can be run here, else structure.
@@ -48,19 +52,41 @@ def export(
     from shoal.core.errors import UsageError
     from shoal.core.plan import Plan
     from shoal.surgery.checking import as_check
+    from shoal.surgery.foreign import is_foreign
+    from shoal.surgery.fusing import check_format
     from shoal.surgery.staging import check_target
 
     if not 0 < max_shard_gb < float("inf"):
         raise UsageError(f"--max-shard-gb must be a positive number, got {max_shard_gb}.")
     asked = as_check(check)
-    read = Plan.load(plan)
-    check_target(out, None, overwrite=overwrite)
+    foreign_plan = plan.is_file() and (plan.suffix != ".json" or plan.name == "config.json")
+    if foreign_plan and model is None:
+        raise UsageError(f"{plan} is another tool's file; name the model that it is for: --model.")
+    read = plan if foreign_plan else Plan.load(plan)
     quiet_libraries()
-    named = read.model.id + (f"@{read.model.revision}" if read.model.revision else "")
+    named = model or ""
+    if isinstance(read, Plan) and model is None:
+        named = read.model.id + (f"@{read.model.revision}" if read.model.revision else "")
+    if is_foreign(format):
+        made = shoal.export_for(
+            format,
+            named,
+            read,
+            out,
+            overwrite=overwrite,
+            any_model=any_model,
+            max_shard_bytes=int(max_shard_gb * 1e9),
+        )
+        screen.print(f"{made.format}: {made.note}")
+        screen.print(f"written: {made.path}")
+        return
+    check_format(format)
+    check_target(out, None, overwrite=overwrite)
     written = shoal.export(
-        model or named,
+        named,
         read,
         out,
+        format=format,
         device=device,
         dtype=dtype,
         overwrite=overwrite,
@@ -68,8 +94,13 @@ def export(
         check=asked,
         max_shard_bytes=int(max_shard_gb * 1e9),
     )
-    screen.print(f"removed: {', '.join(map(str, written.removed))}")
-    screen.print(f"kept:    {', '.join(map(str, written.kept))}")
+    screen.print(f"removed: {', '.join(written.removed)}")
+    screen.print(f"kept:    {', '.join(written.blocks)}")
+    screen.print(f"format:  {written.format}")
+    if written.zeroed:
+        screen.print(
+            f"zeroed:  {', '.join(written.zeroed)}; without effect, but in the files and run"
+        )
     screen.print(
         f"{written.parameters_before / 1e6:.1f} M -> {written.parameters_after / 1e6:.1f} M "
         f"parameters, {written.bytes / 1e6:.0f} MB in {written.shards} file(s)"

@@ -1,12 +1,13 @@
 """The model card of a pruned checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from shoal.core.mask import Mask
+from shoal.core.layout import Layout
+from shoal.core.mask import Mask, Part, Site
 from shoal.core.plan import Plan
 from shoal.core.version import __version__
 
@@ -49,6 +50,7 @@ def model_card(
     parameters_before: int,
     parameters_after: int,
     results: Sequence[Result] | None = None,
+    layout: Layout | None = None,
     licence: str | Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
@@ -62,6 +64,7 @@ def model_card(
         parameters_before: Parameters of the dense model.
         parameters_after: Parameters of the pruned model.
         results: Measured numbers.
+        layout: What the pruned model's blocks are made of.
         licence: The dense model's licence, or its licence fields.
         notes: Further sentences on the weights.
     """
@@ -76,15 +79,17 @@ def model_card(
         "tags": ["pruning", "depth-pruning", "shoal"],
     }
     name = dense_id.rpartition("/")[2]
-    kept, removed = len(mask.kept), mask.num_blocks
+    layout = Layout.of(mask) if layout is None else layout
+    kept, gone = len(layout), _gone(mask)
     saved = 1 - parameters_after / max(parameters_before, 1)
     at = f" at revision `{revision}`" if revision else ""
     parts = [
         "---\n" + yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) + "---",
-        f"# {name} without {removed} of {mask.depth} blocks",
-        f"`{dense_id}`{at}, with {removed} transformer blocks removed by shoal {__version__}.",
+        f"# {name} without {gone}",
+        f"`{dense_id}`{at}, with {gone} removed by shoal {__version__}.",
         "Blocks are counted from 0, as in the dense model.",
-        f"| | |\n|---|---|\n| removed | {_listed(mask.blocks)} |\n| kept | {_listed(mask.kept)} |\n"
+        *_explained(layout),
+        f"| | |\n|---|---|\n| removed | {_listed(mask)} |\n| kept | {_listed(layout.slots)} |\n"
         f"| blocks | {mask.depth} -> {kept} |\n"
         f"| parameters | {parameters_before:,} -> {parameters_after:,} ({-saved:+.1%}) |",
         *notes,
@@ -96,8 +101,36 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
-def _listed(blocks: Sequence[int]) -> str:
-    return ", ".join(map(str, blocks)) or "none"
+def _listed(things: Iterable[object]) -> str:
+    return ", ".join(map(str, things)) or "none"
+
+
+def _gone(mask: Mask) -> str:
+    """What is removed, counted."""
+    if mask.whole_blocks_only:
+        return f"{mask.num_blocks} of {mask.depth} blocks"
+    counts = [(mask.num_blocks, "block", "blocks")]
+    for part, one, many in ((Part.ATTN, "attention", "attentions"), (Part.MLP, "MLP", "MLPs")):
+        counts.append((sum(s.part is part for s in mask), one, many))
+    parts = [f"{n} {one if n == 1 else many}" for n, one, many in counts if n]
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+
+
+def _explained(layout: Layout) -> list[str]:
+    """What a reader must know of blocks that are made of two, or hold less than they seem to."""
+    lines = []
+    if layout.fused:
+        lines.append(
+            "A block such as `3.attn+4.mlp` is made of the attention of one dense block and the "
+            "MLP of another; its outputs are exactly those of the two."
+        )
+    if layout.zeroed:
+        zeroed = _listed(Site(s.attn, s.zeroed) for s in layout.zeroed if s.zeroed)
+        lines.append(
+            f"The output projections of {zeroed} are zero: these sub-layers have no effect, but "
+            "their weights are in the files and they cost time."
+        )
+    return lines
 
 
 def _how(plan: Plan | None) -> list[str]:

@@ -12,6 +12,7 @@ from shoal.models.dense import DenseModel
 from shoal.models.load import load_config, quantisation
 from shoal.models.skeleton import skeleton
 from shoal.models.source import Source
+from shoal.models.sublayers import needed
 from shoal.surgery.card import Result
 from shoal.surgery.checking import Check, Checked, as_check, check_files, choose_way
 from shoal.surgery.config import check_prunable
@@ -66,7 +67,7 @@ def export(
     out, asked = Path(out).expanduser(), as_check(check)
     check_target(out, dense.source.folder, overwrite=overwrite)
     check_exportable(dense, mask, plan, format)
-    layout = layout_for(mask, format)
+    layout = layout_for(mask, format, needed(dense, mask))
     shallow = shallow_model(dense, layout)
 
     def verify(folder: Path, weights: Weights) -> Checked:
@@ -162,7 +163,7 @@ def check_exportable(
             "is not written from memory. Export its files: shoal export PLAN --model FOLDER "
             "--any-model --out DIR."
         )
-    check_prunable(dense.config, layout_for(mask, format))
+    check_prunable(dense.config, layout_for(mask, format, needed(dense, mask)))
 
 
 def check_plan(mask: Mask, plan: Plan | None) -> None:

@@ -20,6 +20,16 @@ from shoal.models.dense import DenseModel
 Format = Literal["auto", "stock", "fuse", "stock-zeroed"]
 
 
+def check_format(format: str) -> None:
+    """Refuse a format that there is not.
+
+    Raises:
+        UsageError: With the ones there are.
+    """
+    if format not in get_args(Format):
+        raise unknown_name("format", format, get_args(Format))
+
+
 def layout_for(mask: Mask, format: str, branches: Sequence[BlockBranches] = ()) -> Layout:
     """The blocks that a format makes of what a mask leaves.
 
@@ -31,8 +41,7 @@ def layout_for(mask: Mask, format: str, branches: Sequence[BlockBranches] = ()) 
     Raises:
         UsageError: If there is no such format, or it cannot hold this mask.
     """
-    if format not in get_args(Format):
-        raise unknown_name("format", format, get_args(Format))
+    check_format(format)
     layout = Layout.of(mask, fuse=format != "stock-zeroed")
     apart = all(can_fuse(branches, s.attn, s.mlp) for s in layout.fused) if branches else True
     if format == "auto" and not apart:
@@ -77,8 +86,9 @@ def checked_branches(dense: DenseModel, layout: Layout) -> Sequence[BlockBranche
         if slot.attn != slot.mlp:
             for i in (slot.attn, slot.mlp):
                 if not branches[i].separable:
+                    why = why_not_apart(branches[i])
                     raise UnsupportedModelError(
-                        f"{kind}: block {i} cannot be fused with another: {why_not_apart(branches[i])}. "
+                        f"{kind}: block {i} cannot be fused with another: {why}. "
                         "Use the format stock-zeroed, or remove whole blocks."
                     )
         elif slot.zeroed is not None:

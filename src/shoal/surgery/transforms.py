@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from shoal.core.errors import UnsupportedModelError
 from shoal.core.layout import Layout
 from shoal.models.discover import text_config
 from shoal.surgery import rules
@@ -124,6 +125,11 @@ def _differential(rest: str, old: int, new: int) -> Change | None:
 def _raise_lambda(queries: Tensor, keys: Tensor, by: float) -> Tensor:
     """The nearest vector with exp(q . k) raised by a number, which is never negative here."""
     q, k = queries.double(), keys.double()
+    if not k.is_meta and not k.any():
+        raise UnsupportedModelError(
+            "a block of this diffllama model has lambda_k1 = 0, so what it computes from its index "
+            "cannot be folded into lambda_q1. Remove blocks at the end only."
+        )
     product = (q * k).sum()
     wanted = torch.log(torch.exp(product) + by)
     return (q + k * (wanted - product) / (k * k).sum()).to(queries.dtype)

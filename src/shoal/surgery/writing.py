@@ -127,6 +127,7 @@ def write(job: Job, verify: Callable[[Path, Weights], Checked]) -> ExportReport:
             before,
             after,
             job.results,
+            layout=layout,
             licence=licence_of(dense.source.folder),
             notes=_notes(dense.source, checked),
         )
