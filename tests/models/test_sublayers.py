@@ -149,3 +149,15 @@ def test_a_module_that_both_branches_run_through_is_no_update():
     assert [u.path for u in branches.attn.updates] == ["self_attn"]
     assert [u.path for u in branches.mlp.updates] == ["mlp"]
     assert not branches.sequential
+
+
+def test_a_stand_in_has_what_the_code_around_reads():
+    """X-MOD's encoder takes its language adapters' module from the block before it runs it."""
+    dense = load_dense(tiny_model("xmod"))
+    tokens = torch.arange(4, 24)[None]
+    mask = Mask.of(6, [1, 3])
+    with torch.inference_mode():
+        with muted(dense.blocks, mask):
+            expected = dense.module(tokens).logits
+        with skipped(dense.blocks, mask):
+            assert torch.equal(dense.module(tokens).logits, expected)

@@ -168,6 +168,7 @@ def test_wrong_masks_are_refused():
         (config_of("jamba", 32), [3], range(8, 16), "period"),
         (config_of("modernbert-decoder"), [0], [1], "block 0 must stay"),
         (tiny_config("rwkv"), [0], [5], "block 0 must stay"),
+        (tiny_config("minimax"), [0, 5], [0, 1], "must have full attention"),
         (
             config_of("granitemoehybrid", layer_types=[L, L, F, L, L, L]),
             [2],

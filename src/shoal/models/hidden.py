@@ -57,12 +57,23 @@ def input_of(args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
     return hidden
 
 
-def pose_as(stand_in: nn.Module, block: nn.Module) -> None:
-    """Give a module the plain attributes of the block whose place it takes.
+class StandIn(nn.Module):
+    """Stands in a module's place, and has whatever the code around it reads from that module.
 
-    The surrounding forward may read them (attention_type, layer_idx, ...). A `forward` set on the
-    block itself, as device hooks do, stays with the block.
+    A `forward` set on the module itself, as device hooks do, stays with the module.
+
+    Args:
+        module: The module.
     """
-    for name, value in vars(block).items():
-        if not name.startswith("_") and name != "forward" and name not in vars(stand_in):
-            object.__setattr__(stand_in, name, value)
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        # In a list, so that the module is not registered as a child.
+        self._held = [module]
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute, parameter or child of the module."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_held"][0], name)

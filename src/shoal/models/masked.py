@@ -20,17 +20,13 @@ from shoal.core.errors import UnsupportedModelError
 from shoal.core.mask import Mask, Part, Site
 from shoal.models.branches import BlockBranches, Branch
 from shoal.models.discover import Blocks
-from shoal.models.hidden import handed_on, input_of, pose_as
+from shoal.models.hidden import StandIn, handed_on, input_of
 from shoal.models.probing import silence
 from shoal.models.silent import swapped, swaps_without
 
 
-class _HandOn(nn.Module):
+class _HandOn(StandIn):
     """Stands where a block was and returns the hidden state that it is given."""
-
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        pose_as(self, block)
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         return input_of(args, kwargs)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from shoal.core.mask import Part, Site
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
-from shoal.models.hidden import hidden_of, input_of, pose_as
+from shoal.models.hidden import StandIn, hidden_of, input_of
 from shoal.models.silent import Halves
 
 
@@ -35,14 +35,11 @@ class Captured:
     arguments: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...]
 
 
-class _Recorder(nn.Module):
+class _Recorder(StandIn):
     """Stands where a block was, notes its arguments, and hands the hidden state on."""
 
     def __init__(self, block: nn.Module, log: list[tuple[Tensor, Any, Any]], run: bool) -> None:
-        super().__init__()
-        pose_as(self, block)
-        # In a list, so that the block is not registered as a child.
-        self._held = [block]
+        super().__init__(block)
         self._log = log
         self._run = run
 

@@ -13,19 +13,18 @@ from torch import Tensor, nn
 
 from shoal.core.mask import Part
 from shoal.models.branches import BlockBranches, Branch
-from shoal.models.hidden import input_of, pose_as
+from shoal.models.hidden import StandIn, input_of
 from shoal.models.probing import Called
 
 Swap = tuple[nn.Module, str, nn.Module, nn.Module]
 """Parent, name of the child, the child, and what takes its place."""
 
 
-class _StandIn(nn.Module):
+class _Silent(StandIn):
     """Returns a hidden state in the form that the module it replaces returns."""
 
     def __init__(self, module: nn.Module, called: Called) -> None:
-        super().__init__()
-        pose_as(self, module)
+        super().__init__(module)
         self._width, self._length = called.width, called.length
 
     def _shaped(self, hidden: Tensor) -> Any:
@@ -34,7 +33,7 @@ class _StandIn(nn.Module):
         return (hidden, *(None,) * (self._length - 1))
 
 
-class Zeros(_StandIn):
+class Zeros(_Silent):
     """Gives zeros."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -43,7 +42,7 @@ class Zeros(_StandIn):
         return self._shaped(given.new_zeros(*given.shape[:-1], self._width))
 
 
-class PassOn(_StandIn):
+class PassOn(_Silent):
     """Hands its input on."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +56,7 @@ def swaps_without(block: nn.Module, branch: Branch) -> list[Swap]:
     return swaps + [_swap(block, called, PassOn) for called in branch.heavy]
 
 
-def _swap(block: nn.Module, called: Called, kind: type[_StandIn]) -> Swap:
+def _swap(block: nn.Module, called: Called, kind: type[_Silent]) -> Swap:
     parent, _, name = called.path.rpartition(".")
     owner = block.get_submodule(parent)
     child = block.get_submodule(called.path)

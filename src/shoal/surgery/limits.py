@@ -44,6 +44,7 @@ def limits(config: PreTrainedConfig) -> list[Limit]:
         _first_stays(text),
         _only_the_end(text),
         _only_the_last(text, depth),
+        _first_is_full(text, kinds),
         _last_is_full(text, kinds),
         _donors(config) if read(text, "num_kv_shared_layers") else None,
         _indexers(text),
@@ -92,6 +93,18 @@ def _only_the_last(text: PreTrainedConfig, depth: int) -> Limit | None:
         return None if layout.attn == tuple(range(depth - 1)) else note
 
     return Limit(note, broken)
+
+
+def _first_is_full(text: PreTrainedConfig, kinds: Sequence[str]) -> Limit | None:
+    # Where the dense model begins otherwise, it cannot generate with a cache either.
+    if text.model_type not in rules.FIRST_IS_FULL or kinds[0] != "full_attention":
+        return None
+    full = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+    note = (
+        "the first kept block must have full attention, because the cache counts tokens there: it "
+        f"must be one of {these(full)}"
+    )
+    return Limit(note, lambda layout: None if layout.attn[0] in full else note)
 
 
 def _last_is_full(text: PreTrainedConfig, kinds: Sequence[str]) -> Limit | None:

@@ -95,6 +95,9 @@ ONLY_THE_LAST = {
 }
 """Model types of which only the last block can go, with the reason."""
 
+FIRST_IS_FULL = {"minimax"}
+"""Model types whose cache counts its tokens in the first block, by its keys."""
+
 LAST_IS_FULL = {"gemma4_text", "gemma4_unified_text"}
 """Model types whose config class makes the last block one with full attention."""
 

@@ -77,7 +77,7 @@ EXPERTS: dict[str, Recipe] = decoders(
     {
         "afmoe": just(num_dense_layers=2, global_attn_every_n_layers=3),
         "aria_text": just(moe_num_experts=4, moe_topk=2, moe_num_shared_experts=1),
-        "axk1": _latent_mlp_list,
+        "axk1": just(**_LEADING, **_LATENT),
         "beam": _beam,
         "cohere2_moe": just(first_k_dense_replace=2, prefix_dense_sliding_window_pattern=1),
         "dbrx": just(

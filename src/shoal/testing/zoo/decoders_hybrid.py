@@ -4,6 +4,10 @@ from shoal.testing.zoo.recipe import UNSET, Fields, Recipe, decoders, just
 from shoal.testing.zoo.schedules import FULL, LINEAR, cycle, dense_first
 
 
+every_second: Fields = {"full_attention_interval": 2}
+"""Linear and full attention in turn, in the shorthand of the Qwen types."""
+
+
 def linear_and_full(depth: int) -> Fields:
     """Linear and full attention in turn."""
     return {"layer_types": cycle(depth, LINEAR, FULL)}
@@ -147,11 +151,9 @@ HYBRID: dict[str, Recipe] = decoders(
         "mamba2": just(num_heads=8, n_groups=2, chunk_size=8),
         "minimax": just(block_size=8, linear_attn_alpha_factor=1.25, full_attn_beta_factor=0.75),
         "olmo_hybrid": linear_and_full,
-        "qwen3_5_moe_text": linear_and_full,
-        "qwen3_5_text": linear_and_full,
-        "qwen3_next": lambda depth: (
-            linear_and_full(depth) | {"decoder_sparse_step": 2, "mlp_only_layers": [3]}
-        ),
+        "qwen3_5_moe_text": just(**every_second),
+        "qwen3_5_text": just(**every_second),
+        "qwen3_next": just(**every_second, decoder_sparse_step=2, mlp_only_layers=[3]),
         "qwen4_exp_text": qwen4,
         "recurrent_gemma": _recurrent_gemma,
         "reformer": _reformer,

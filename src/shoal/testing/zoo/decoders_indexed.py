@@ -98,7 +98,7 @@ def gemma4(depth: int) -> Fields:
 
 INDEXED: dict[str, Recipe] = decoders(
     {
-        "axk2": lambda depth: _dense_first(depth) | {"gated_norm_rank": 8},
+        "axk2": just(**_LATENT, first_k_dense_replace=2, gated_norm_rank=8),
         "deepseek_v32": just(**_LATENT, first_k_dense_replace=2),
         "deepseek_v4": _deepseek_v4,
         "dots3_note_text": dots3,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shoal.testing.zoo.decoders_hybrid import linear_and_full, qwen4
+from shoal.testing.zoo.decoders_hybrid import every_second, qwen4
 from shoal.testing.zoo.decoders_indexed import dots3, gemma4, gemma4_unified
 from shoal.testing.zoo.decoders_windows import gemma3, late_windows, llama4
 from shoal.testing.zoo.recipe import Fields, Recipe, fields_of, just
@@ -250,8 +250,8 @@ _COMPOSITE = {
     "got_ocr2": _got_ocr2,
     "llama4": _llama4,
     "moss_transcribe_diarize": _moss,
-    "qwen3_5": lambda depth: _qwen(_text("qwen3_5_text", depth, linear_and_full(depth))),
-    "qwen3_5_moe": lambda depth: _qwen(_text("qwen3_5_moe_text", depth, linear_and_full(depth))),
+    "qwen3_5": lambda depth: _qwen(_text("qwen3_5_text", depth, every_second)),
+    "qwen3_5_moe": lambda depth: _qwen(_text("qwen3_5_moe_text", depth, every_second)),
     "qwen4_exp": lambda depth: _qwen(_text("qwen4_exp_text", depth, qwen4(depth))),
 }
 

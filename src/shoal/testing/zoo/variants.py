@@ -24,6 +24,17 @@ def _variant(model_type: str, **changes: object) -> Recipe:
     return Recipe(model_type, base.kind, own, base.depth_field)
 
 
+def _kimi_nested(depth: int) -> Fields:
+    """The kinds of blocks as indices from 1, as released checkpoints have them."""
+    return {
+        "kda_layers": list(range(1, depth + 1, 2)),
+        "full_attn_layers": list(range(2, depth + 1, 2)),
+        "head_dim": 8,
+        "num_heads": 4,
+        "short_conv_kernel_size": 4,
+    }
+
+
 _NO_SHARING = {"num_kv_shared_layers": 0}
 _ALL_INDEXERS = {"indexer_types": UNSET}
 
@@ -51,6 +62,20 @@ VARIANTS: dict[str, Recipe] = {
     "gpt2[inverse_layer_idx]": _variant("gpt2", scale_attn_by_inverse_layer_idx=True),
     "gpt_neox[sequential]": _variant("gpt_neox", use_parallel_residual=False),
     "hy_v4[no_share]": _variant("hy_v4", indexer_types=lambda depth: ["full"] * depth),
+    "inkling_text[local_layer_ids]": _variant(
+        "inkling_text",
+        layer_types=UNSET,
+        local_layer_ids=lambda depth: [i for i in range(depth) if i % 3 < 2],
+        mlp_layer_types=UNSET,
+        dense_mlp_idx=2,
+    ),
+    "kimi_linear[nested]": _variant(
+        "kimi_linear",
+        layer_types=UNSET,
+        linear_attn_config=_kimi_nested,
+        mlp_layer_types=UNSET,
+        first_k_dense_replace=2,
+    ),
     "lfm2[full_attn_idxs]": _variant(
         "lfm2", layer_types=UNSET, full_attn_idxs=lambda depth: list(range(1, depth, 2))
     ),
