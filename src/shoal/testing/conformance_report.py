@@ -76,5 +76,7 @@ def _remarks(row: Row) -> str:
     said = ["the unpruned cache disagrees"] if row.cache_disagrees else []
     for status in (Status.WRONG, Status.REFUSED, Status.NONE):
         for why, cases in _by_reason(row, status).items():
+            if not why:
+                continue
             said.append(f"{status} {', '.join(cases)}: {why}")
     return "; ".join(said).replace("|", "\\|")

@@ -51,7 +51,7 @@ def wrong(what: object) -> Outcome:
     return Outcome(Status.WRONG, _line(what))
 
 
-def none(why: object) -> Outcome:
+def none(why: object = "") -> Outcome:
     """The outcome of a case that does not apply."""
     return Outcome(Status.NONE, _line(why))
 

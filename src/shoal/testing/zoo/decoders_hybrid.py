@@ -3,7 +3,6 @@
 from shoal.testing.zoo.recipe import UNSET, Fields, Recipe, decoders, just
 from shoal.testing.zoo.schedules import FULL, LINEAR, cycle, dense_first
 
-
 every_second: Fields = {"full_attention_interval": 2}
 """Linear and full attention in turn, in the shorthand of the Qwen types."""
 
