@@ -278,7 +278,13 @@ class _Block:
             elif serves_attention != serves_mlp:
                 members[Part.ATTN if serves_attention else Part.MLP].append(path)
             elif any(True for _ in module.parameters()):
-                members[None].append(path)
+                # What nothing uses, as a decoder's attention to an encoder, goes with either.
+                members[None if self._used(path) else Part.ATTN].append(path)
+
+    def _used(self, path: str) -> bool:
+        """Whether the block computes anything with the parameters of a module."""
+        names = [f"{path}.{n}" for n, _ in self.block.get_submodule(path).named_parameters()]
+        return not torch.equal(self.probe.run(self.index, zeroed=names), self.out)
 
     def _matters(self, path: str, silent: tuple[str, ...]) -> bool:
         plain = self.probe.run(self.index, silent=silent)

@@ -46,6 +46,8 @@ def discover(dense: DenseModel) -> tuple[BlockBranches, ...]:
             return replay.run_block(layer, hidden, captured)
 
         return find_branches(dense.blocks.layers, Probe(dense.blocks.layers, captured.entry, call))
+    except UnsupportedModelError:
+        raise
     except (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise UnsupportedModelError(
             f"the blocks of {type(dense.module).__name__} cannot be run singly ({error}), so their "

@@ -7,7 +7,7 @@ replaces what it did to the residual stream.
 
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from shoal.testing.conformance_parts import zeroed
 from shoal.testing.conformance_prompts import (
     ONE,
     PADDED,
@@ -30,8 +31,8 @@ from shoal.testing.conformance_row import OK, Outcome, wrong
 
 DEPTH = 6
 
-Drop = tuple[int, ...]
-"""The blocks that are left out."""
+Drop = tuple[int | str, ...]
+"""What is left out: blocks, and sub-layers such as `3.attn`."""
 
 TOLERANCE = 1e-4
 """Largest difference of logits that passes, relative to the largest logit."""
@@ -66,14 +67,32 @@ class Oracle:
 
     @contextmanager
     def without(self, drop: Drop) -> Iterator[None]:
-        """Leave blocks out for a while."""
-        gone = [stack[i] for stack in self.stacks.values() for i in drop]
-        handles = [block.register_forward_hook(_skip, with_kwargs=True) for block in gone]
-        try:
+        """Leave blocks and sub-layers out for a while."""
+        with ExitStack() as taken:
+            for stack in self.stacks.values():
+                for site in drop:
+                    if isinstance(site, int):
+                        hook = stack[site].register_forward_hook(_skip, with_kwargs=True)
+                        taken.callback(hook.remove)
+                    else:
+                        layer, _, part = site.partition(".")
+                        taken.enter_context(zeroed(stack[int(layer)], part))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
+
+    def knows(self, drop: Drop) -> bool:
+        """Whether the sub-layers of the blocks concerned can be told by their names.
+
+        Zeroing both branches of such a block must be the same as leaving the block out, and
+        zeroing one must not.
+        """
+        layers = sorted({int(site.partition(".")[0]) for site in drop if isinstance(site, str)})
+        return all(map(self._knows, layers))
+
+    def _knows(self, layer: int) -> bool:
+        parts: Drop = (f"{layer}.attn", f"{layer}.mlp")
+        said = [self.logits(gone, ONE) for gone in (parts, parts[:1], parts[1:], ())]
+        both = not self.gap(said[0], (layer,), ONE)
+        return both and not any(torch.equal(one, said[3]) for one in said[:3])
 
     def logits(self, drop: Drop, prompts: Prompts) -> torch.Tensor:
         """The logits with blocks left out; run once."""

@@ -48,6 +48,11 @@ def settle_all(cases: Callable[[], Cases]) -> Cases:
     return found if outcome == OK else {"all": outcome}
 
 
+def mask_of(drop: Drop) -> Mask:
+    """The mask that leaves something out."""
+    return Mask.parse(f"-[{','.join(map(str, drop))}]", DEPTH)
+
+
 @dataclass
 class Subject:
     """A tiny model, saved, and loaded twice: by shoal, and by the oracle for itself.
@@ -104,7 +109,7 @@ class Subject:
         self._exports += 1
         out = self.folder / f"pruned-{self._exports}"
         try:
-            export(dense or self.dense, Mask.of(DEPTH, drop), out, check=check)
+            export(dense or self.dense, mask_of(drop), out, check=check)
         except REFUSALS as error:
             left = "; something was written all the same" if out.exists() else ""
             return wrong(f"{error}{left}") if left else refused(error)
