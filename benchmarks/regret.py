@@ -86,6 +86,7 @@ def run(
                 "objective": options.objective,
                 "search": search,
                 "remove": options.remove,
+                "granularity": "block",
                 "data_dir": options.data_dir,
                 "length": options.length,
                 "limit": options.limit,
@@ -103,6 +104,7 @@ def all_masks(options: argparse.Namespace, dense: DenseModel) -> list[Evaluation
         {
             "objective": options.objective,
             "remove": options.remove,
+            "granularity": "block",
             "data_dir": options.data_dir,
             "length": options.length,
             "limit": options.limit,

@@ -41,10 +41,7 @@ def test_fusing_needs_the_fewest_blocks(mask: Mask) -> None:
     fused, plain = Layout.of(mask), Layout.of(mask, fuse=False)
     stays = rest(mask)
     # An attention after an attention, or an MLP after an MLP, cannot share a block.
-    breaks = sum(
-        not (a.part is Part.ATTN and b.part is Part.MLP)
-        for a, b in pairwise(stays)
-    )
+    breaks = sum(not (a.part is Part.ATTN and b.part is Part.MLP) for a, b in pairwise(stays))
     assert len(fused) == (breaks + 1 if stays else 0)
     assert len(plain) == len(mask.kept) >= len(fused)
     assert not plain.fused

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.errors import UsageError
 from shoal.core.evaluation import Evaluation
-from shoal.core.mask import Mask, Part, Site
+from shoal.core.mask import Mask
 from shoal.core.partition import MINIMUM, parts_for, random_parts
 from shoal.engine.racing import Racer
 from shoal.engine.store import Store
@@ -142,12 +141,6 @@ def test_few_examples_are_not_raced() -> None:
 def test_the_first_part_is_large_enough_to_judge(examples: int, parts: int) -> None:
     assert parts_for(examples) == parts
     assert parts == 1 or min(map(len, random_parts(examples, parts))) >= MINIMUM
-
-
-def test_parts_of_blocks_are_refused() -> None:
-    masks = [Mask(12, frozenset({Site(i, Part.ATTN)})) for i in range(3)]
-    with pytest.raises(UsageError, match="whole blocks"):
-        Racer(parted_evaluator(spread())).evaluate(Contest(masks, 1))
 
 
 @settings(max_examples=25)

@@ -1,4 +1,4 @@
-"""`shoal.load` of a plan with sub-layers: really skipped, the cache consistent, generation right."""
+"""`shoal.load` of a plan with sub-layers: skipped, the cache consistent, generation right."""
 
 import pytest
 import torch

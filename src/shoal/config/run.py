@@ -108,8 +108,8 @@ class RunConfig(ModelOptions, DataOptions):
         None, description="time to remove: 20% of a forward pass, as measured here"
     )
     granularity: Literal["auto", "block", "half", "attn", "mlp", "attn+mlp", "mixed"] = Field(
-        "block",
-        description="what one step removes; half is blocks and half steps, mixed weighs sub-layers",
+        "auto",
+        description="what one step removes; auto is half steps where they exist, else blocks",
     )
     fusable: bool = Field(
         False, description="keep attention and MLP alternating, so that the rest fuses into blocks"

@@ -71,6 +71,7 @@ def run_demo(
                 "length": length,
                 "data_dir": "embedded",
                 "remove": remove,
+                "granularity": "block",
                 "dtype": dtype,
                 "run_dir": out / "runs" / name,
                 "out": folder,
