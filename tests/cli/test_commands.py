@@ -28,7 +28,7 @@ def test_prune_searches_exports_and_measures(shoal, tiny_folder, data_dir, tmp_p
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "small")
     assert model.config.num_hidden_layers == 4
     plan = Plan.load(tmp_path / "small")
-    assert plan.mask.num_blocks == 2
+    assert len(plan.mask.sublayers) == 2 * 2
     assert not {0, 5} & set(plan.mask.blocks)
     report = json.loads((tmp_path / "small/shoal_report.json").read_text())
     assert [m["name"] for m in report["models"]] == ["dense", "pruned"]
@@ -114,7 +114,7 @@ def test_run_reads_yaml_and_flags_override_it(shoal, tiny_folder, data_dir, tmp_
     flags = ("--remove", 3, "--search.samples", 4, "--out", "flagged")
     assert shoal("run", "c.yaml", *flags)[0] == 0
     plan = Plan.load(tmp_path / "flagged")
-    assert plan.mask.num_blocks == 3
+    assert len(plan.mask.sublayers) == 2 * 3
     assert plan.search == {"name": "random", "samples": 4, "batch": 64}
     assert plan.data["objective"]["pair"] == "max"
     assert not (tmp_path / "from-yaml").exists()

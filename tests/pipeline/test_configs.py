@@ -26,9 +26,9 @@ def test_a_config_runs(path, deep, tmp_path):
     small = {"model": str(deep), "limit": 2, "length": 16, "evaluate_limit": 2,
              "run_dir": tmp_path / "run", "out": tmp_path / "out"}  # fmt: skip
     result = run_prune(prepare(RunConfig.read(values | small)), Listener())
-    removed = set(result.search.plan.mask.blocks)
-    assert len(removed) == RunConfig.read(values).num_removed(30)
-    assert not removed & set(RunConfig.read(values).protect)
+    mask = result.search.plan.mask
+    assert len(mask.sublayers) == 2 * RunConfig.read(values).num_removed(30)
+    assert not {site.layer for site in mask} & set(RunConfig.read(values).protect)
 
 
 def test_there_are_configs():

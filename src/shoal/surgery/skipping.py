@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 _NEW_TOKENS = 4
 
+_FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError)
+"""What models raise where something they need is not there."""
+
 
 def pruned_model(dense: DenseModel, mask: Mask) -> PreTrainedModel:
     """Build the pruned model: as shallow as can be, with what remains to be left out skipped.
@@ -54,13 +57,14 @@ def pruned_model(dense: DenseModel, mask: Mask) -> PreTrainedModel:
     if not layout.zeroed:
         return model
     tokens = probe_tokens(dense, 2, _NEW_TOKENS)
-    expected = _outputs(model, tokens)
+    ways = _possible(model, tokens)
+    expected = _outputs(model, tokens, ways)
     swaps = _install(model, layout, branches)
     try:
-        found = _outputs(model, tokens)
+        found = _outputs(model, tokens, ways)
         agrees = all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
         reason = "its outputs change"
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except _FAILURES as error:
         agrees, reason = False, str(error)
     if not agrees:
         log.warning(
@@ -79,36 +83,51 @@ def _install(
     model: PreTrainedModel, layout: Layout, branches: Sequence[BlockBranches]
 ) -> list[tuple[nn.Module, str, nn.Module, nn.Module]]:
     """Put the stand-ins in place for good; returns what was swapped."""
-    layers = find_blocks(model).layers
-    swaps = [
-        swap
-        for block, slot in zip(layers, layout.slots, strict=True)
-        if slot.zeroed is not None
-        for branch in [branches[slot.attn].branch(slot.zeroed)]
-        if branch is not None
-        for swap in swaps_without(block, branch)
-    ]
-    for owner, name, child, stand_in in swaps:
-        if hasattr(child, "layer_idx"):
+    installed = []
+    for block, slot in zip(find_blocks(model).layers, layout.slots, strict=True):
+        branch = branches[slot.attn].branch(slot.zeroed) if slot.zeroed else None
+        swaps = [] if branch is None else swaps_without(block, branch)
+        # An attention beside a Mamba mixer has one place in the cache with it.
+        caching = [stand_in for _, _, child, stand_in in swaps if hasattr(child, "layer_idx")]
+        for stand_in in caching[:1]:
             stand_in.register_forward_pre_hook(_note_in_cache, with_kwargs=True)
-        owner._modules[name] = stand_in
-    return swaps
+        for owner, name, _, stand_in in swaps:
+            owner._modules[name] = stand_in
+        installed += swaps
+    return installed
 
 
 def _note_in_cache(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Give the cache an empty entry for every token, in the place of keys and values."""
     for value in kwargs.values():
         if isinstance(value, Cache):
+            known = value.layers[module.layer_idx : module.layer_idx + 1]
+            if known and not hasattr(known[0], "update"):
+                # A linear attention keeps no keys and values, and nobody asks for their number.
+                continue
             hidden = input_of(args, kwargs)
             empty = hidden.new_zeros(hidden.shape[0], 1, hidden.shape[1], 1)
             value.update(empty, empty, module.layer_idx)
 
 
-def _outputs(model: PreTrainedModel, tokens: torch.Tensor) -> list[torch.Tensor]:
-    found = [logits_of(model, tokens)]
-    if model.can_generate():
-        found += [greedy(model, tokens, _NEW_TOKENS, use_cache=cached) for cached in (True, False)]
-    return found
+def _possible(model: PreTrainedModel, tokens: torch.Tensor) -> list[bool]:
+    """With which settings of the cache the model can generate at all."""
+    ways = []
+    for cached in (True, False) if model.can_generate() else ():
+        try:
+            greedy(model, tokens, 1, use_cache=cached)
+        except _FAILURES as error:
+            log.info("the model cannot generate with use_cache=%s: %s", cached, error)
+        else:
+            ways.append(cached)
+    return ways
+
+
+def _outputs(
+    model: PreTrainedModel, tokens: torch.Tensor, ways: Sequence[bool]
+) -> list[torch.Tensor]:
+    written = [greedy(model, tokens, _NEW_TOKENS, use_cache=cached) for cached in ways]
+    return [logits_of(model, tokens), *written]
 
 
 def _refuse_to_save(model: Any, mask: Mask) -> None:
