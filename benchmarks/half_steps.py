@@ -63,12 +63,12 @@ class Row:
     Attributes:
         objective: What it was searched under.
         search: `greedy` or `one_shot`.
-        space: `block` or `half`.
+        space: `block` or `half`; `half - block` compares the two.
         k: Blocks fewer.
         mask: The mask.
         data: What it was measured on.
         loss: Mean loss.
-        above: Mean loss above the dense model.
+        above: Mean loss above the dense model, or above the other space's mask.
         low: Lower end of the interval of that difference.
         high: Upper end.
     """
@@ -176,6 +176,11 @@ def main() -> None:
             above, low, high = interval(known[mask], origin)
             loss = known[mask].mean
             rows.append(Row(objective, search, space, k, str(mask), data, loss, above, low, high))
+            blocks = wanted.get((objective, "block", search, k))
+            if space == "half" and blocks is not None:
+                gap, low, high = interval(known[mask], known[blocks])
+                name = "half - block"
+                rows.append(Row(objective, search, name, k, str(mask), data, loss, gap, low, high))
 
     if "nll" in options.objectives:
         with evaluator(options, dense, SINGLES) as ask:

@@ -19,18 +19,18 @@ Rows = list[dict[str, Any]]
 def table(rows: Rows, objective: str, data: str, search: str) -> str:
     """Loss above dense for each k, blocks beside half steps allowed."""
     lines = [
-        "| k | blocks | 95% | half steps allowed | 95% | masks |",
-        "|---|---|---|---|---|---|",
+        "| k | blocks | 95% | half steps allowed | 95% | difference | 95% | masks |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     chosen = [
         r for r in rows if (r["objective"], r["data"], r["search"]) == (objective, data, search)
     ]
     for k in sorted({r["k"] for r in chosen}):
         cells, masks = [], []
-        for space in ("block", "half"):
+        for space in ("block", "half", "half - block"):
             row = next(r for r in chosen if r["k"] == k and r["space"] == space)
             cells += [f"{row['above']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]"]
-            masks.append(f"`{row['mask']}`")
+            masks += [f"`{row['mask']}`"] * (space in COLOURS)
         lines.append(f"| {k} | " + " | ".join(cells) + f" | {' / '.join(masks)} |")
     return "\n".join(lines)
 

@@ -38,6 +38,11 @@ def discover(dense: DenseModel) -> tuple[BlockBranches, ...]:
     Raises:
         UnsupportedModelError: If blocks cannot be run singly, or are made otherwise.
     """
+    if dense.blocks.twins:
+        raise UnsupportedModelError(
+            f"each block of {type(dense.module).__name__} has a part in several stacks, so its "
+            "attention and MLP cannot be removed one by one"
+        )
     replay = Replay(dense)
     try:
         captured = replay.capture(random_batch(dense, _ROWS, _LENGTH))
