@@ -44,12 +44,16 @@ def inspect(model: str, /, *, deep: bool = True, json: bool = False) -> None:
         ["blocks", "type", "attention", "MLP", "parameters each"],
         [[g.span, g.kind, g.attention, g.mlp, f"{g.parameters:,}"] for g in found.groups],
     )
+    if found.runner is None:
+        parts = [[_span(s.first, s.last), str(s.block)] for s in found.sites]
+        table("what can be removed (sub-layers: only with the weights)", ["blocks", "block"], parts)
+        return
     table(
         "what can be removed, and how it is written",
         ["blocks", "block", "attention", "MLP", "half step to the next"],
         [
             [
-                f"{s.first}" if s.first == s.last else f"{s.first}-{s.last}",
+                _span(s.first, s.last),
                 str(s.block),
                 str(s.attn),
                 str(s.mlp),
@@ -58,3 +62,7 @@ def inspect(model: str, /, *, deep: bool = True, json: bool = False) -> None:
             for s in found.sites
         ],
     )
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"

@@ -1,6 +1,5 @@
 """The options of a run: what to prune, for which objective, how to search, where to write."""
 
-import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,11 +7,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
+from shoal.config import amounts
 from shoal.config.base import Config, pick
 from shoal.config.mixture import ALL_OBJECTIVES, MixtureConfig, Term, read_objective
 from shoal.config.objectives import NllConfig, ObjectiveConfig
 from shoal.config.searches import SEARCHES, GreedyConfig, SearchConfig
 from shoal.core.errors import UsageError
+from shoal.core.units import plural
 
 ObjectiveField = Annotated[
     SerializeAsAny[ObjectiveConfig],
@@ -99,7 +100,7 @@ class RunConfig(ModelOptions, DataOptions):
     )
     search: SearchField = Field(GreedyConfig(), description="how masks are searched")
     remove: Annotated[int | str | None, BeforeValidator(_count)] = Field(
-        None, description="blocks to remove: a count, or 20%"
+        None, description="blocks to remove, or other units of the granularity: a count, or 20%"
     )
     remove_params: Annotated[int | str | None, BeforeValidator(_count)] = Field(
         None, description="parameters to remove: 20% of the model's, or 25M, 1.2B"
@@ -216,8 +217,8 @@ class RunConfig(ModelOptions, DataOptions):
         """
         if self.remove is None:
             raise UsageError(
-                f"say how many {noun}s to remove: --remove 7, or --remove 20%; or how much with "
-                "--remove-params 20% or --remove-time 20%."
+                f"say how many {plural(noun)} to remove: --remove 7, or --remove 20%; or how much "
+                "with --remove-params 20% or --remove-time 20%."
             )
         text = str(self.remove).strip()
         try:
@@ -229,53 +230,24 @@ class RunConfig(ModelOptions, DataOptions):
                 f'remove is "{text}", which is neither a count (7) nor a percentage (20%).'
             ) from error
         if count < 1:
-            raise UsageError(f"{text} of {total} {noun}s is less than one {noun}.")
+            raise UsageError(f"{text} of {total} {plural(noun)} is less than one {noun}.")
         return count
 
-    def share_removed(self) -> float | None:
-        """The share of parameters or time to remove; None where neither was asked for.
+    def share_removed(self, parameters: float) -> float | None:
+        """The share of a model's parameters or time to remove; None where neither was asked for.
 
-        A number of parameters stands for a fifth here: the model's own number is not known yet.
-
-        Raises:
-            UsageError: If the text is no share between 0 and 100%.
-        """
-        given = self.remove_time if self.remove_params is None else self.remove_params
-        if given is None:
-            return None
-        text = str(given).strip()
-        if not text.endswith("%"):
-            if self.remove_params is not None:
-                self.params_removed(float("inf"))
-                return 0.2
-            raise UsageError(f'remove_time is "{text}"; give a share of the time, such as 20%.')
-        try:
-            share = float(Fraction(text[:-1]) / 100)
-        except (ValueError, ZeroDivisionError) as error:
-            raise UsageError(f'"{text}" is no percentage. Write it as 20%.') from error
-        if not 0 < share < 1:
-            raise UsageError(f"cannot remove {text} of a model: give between 0% and 100%.")
-        return share
-
-    def params_removed(self, total: float) -> float:
-        """How many parameters to remove from a model that has `total`.
+        Args:
+            parameters: Parameters of the model.
 
         Raises:
-            UsageError: If the text is no amount, or more than there are.
+            UsageError: If the amount is none, nothing, or all of the model.
         """
-        text = str(self.remove_params).strip()
-        if text.endswith("%"):
-            return (self.share_removed() or 0.0) * total
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMbBgG]?)", text)
-        if match is None:
-            raise UsageError(
-                f'remove_params is "{text}", which is neither a share (20%) nor a number of '
-                "parameters (25M, 1.2B)."
-            )
-        amount = float(match[1]) * {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}[match[2].lower()]
-        if not 0 < amount < total:
-            raise UsageError(f"cannot remove {text} of {total:,.0f} parameters.")
-        return amount
+        if self.remove_params is not None:
+            flag = "--remove-params"
+            return amounts.parameters(flag, str(self.remove_params), parameters) / parameters
+        if self.remove_time is not None:
+            return amounts.share("--remove-time", str(self.remove_time))
+        return None
 
     def require_model(self) -> str:
         """The model.

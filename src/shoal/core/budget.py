@@ -21,7 +21,7 @@ from shoal.core.covering import covers, heaviest
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask, sublayers
 from shoal.core.space import DRAWS, SearchSpace
-from shoal.core.units import Unit
+from shoal.core.units import Unit, plural
 
 __all__ = ["Budget", "CountBudget", "Wanted", "WeightBudget", "budget_of"]
 
@@ -184,9 +184,9 @@ class WeightBudget(Budget):
         reach = heaviest(space.spans, tuple(map(self.price, space.units)), 2 * space.depth)
         if reach < self.enough:
             raise UsageError(
-                f"cannot remove {self}: the {len(space.units)} {space.noun}s that may go have "
-                f"{_number(max(reach, 0.0))} together while one sub-layer stays. Protect fewer or "
-                "remove less."
+                f"cannot remove {self}: the {len(space.units)} {plural(space.noun)} that may go "
+                f"have {_number(max(reach, 0.0))} together while one sub-layer stays. Protect "
+                "fewer or remove less."
             )
 
     def size(self, space: SearchSpace, most: int) -> int:

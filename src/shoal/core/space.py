@@ -18,7 +18,7 @@ import numpy as np
 from shoal.core import tiling
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
-from shoal.core.units import Unit, block_units
+from shoal.core.units import Unit, block_units, plural
 
 Constraint = Callable[[Mask], bool]
 """A rule of the architecture: whether a mask leaves a model that can be written."""
@@ -82,22 +82,22 @@ class SearchSpace:
         Raises:
             UsageError: If `k` is not positive, leaves nothing, or exceeds the removable units.
         """
-        noun, units = self.noun, len(self.units)
+        many, units = plural(self.noun), len(self.units)
         if k < 1:
-            raise UsageError(f"cannot remove {k} {noun}s: the smallest number is 1.")
+            raise UsageError(f"cannot remove {k} {many}: the smallest number is 1.")
         if k >= self.depth and not self.constrained_to_parts:
             raise UsageError(
-                f"cannot remove {k} of {self.depth} {noun}s: at least one must stay, "
+                f"cannot remove {k} of {self.depth} {many}: at least one must stay, "
                 f"so the largest number is {self.depth - 1}."
             )
         if k > units and not self.constrained_to_parts and not self.overlapping:
             raise UsageError(
-                f"cannot remove {k} {noun}s: {self.depth - units} of {self.depth} are "
+                f"cannot remove {k} {many}: {self.depth - units} of {self.depth} are "
                 f"protected, which leaves {units} to choose from. Protect fewer or remove fewer."
             )
         if self.size(k) == 0:
             raise UsageError(
-                f"cannot remove {k} {noun}s: of the {units} that may go, at most "
+                f"cannot remove {k} {many}: of the {units} that may go, at most "
                 f"{self._most} can go together. Protect fewer or remove fewer."
             )
 

@@ -37,6 +37,11 @@ NOUNS = {
 """What one unit is called."""
 
 
+def plural(noun: str) -> str:
+    """Several units."""
+    return "blocks or half steps" if noun == NOUNS[Granularity.HALF] else f"{noun}s"
+
+
 def check_protected(depth: int, protect: Iterable[int]) -> frozenset[int]:
     """The blocks that must stay.
 

@@ -89,7 +89,7 @@ def prepare(config: RunConfig, model: Model | None = None, *, report: bool = Tru
             )
     check_amount(config)
     space = search_space(hf_config, config)
-    budget = provisional_budget(config, space)
+    budget = provisional_budget(hf_config, config, space)
     budget.check(space)
     if config.racing and isinstance(config.objective, MixtureConfig):
         raise UsageError(

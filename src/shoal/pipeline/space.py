@@ -12,11 +12,12 @@ from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.core.layout import Layout
 from shoal.core.mask import Mask, Site
 from shoal.core.space import Constraint, SearchSpace
-from shoal.core.units import NOUNS, Granularity, units_of_granularity
+from shoal.core.units import NOUNS, Granularity, plural, units_of_granularity
 from shoal.engine.prices import Prices, parameter_prices, time_prices
 from shoal.models.branches import BlockBranches
 from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
+from shoal.models.skeleton import empty_model
 from shoal.surgery.config import check_prunable
 from shoal.surgery.fields import per_layer_fields
 from shoal.surgery.fusing import can_fuse
@@ -143,12 +144,15 @@ def count_budget(config: RunConfig, space: SearchSpace) -> CountBudget:
     return CountBudget(config.num_removed(total, space.noun))
 
 
-def provisional_budget(config: RunConfig, space: SearchSpace) -> Budget:
+def provisional_budget(
+    hf_config: PreTrainedConfig, config: RunConfig, space: SearchSpace
+) -> Budget:
     """A budget for the forecast before the model is loaded, as if all sub-layers weighed alike."""
-    share = config.share_removed()
-    if share is None:
+    if not config.weighs:
         return count_budget(config, space)
-    return WeightBudget((1.0,) * (2 * space.depth), share * 2 * space.depth)
+    share = config.share_removed(_parameters(hf_config)) or 0.0
+    # Whether so much can go is known once the model is loaded.
+    return WeightBudget((1.0,) * (2 * space.depth), min(share, 0.5) * len(space.units))
 
 
 def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> Share | None:
@@ -159,10 +163,11 @@ def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> Sh
     """
     if config.remove_params is not None:
         prices = parameter_prices(dense)
-        return Share(WeightBudget(prices.by_place, config.params_removed(prices.total)), prices)
+        share = config.share_removed(prices.total) or 0.0
+        return Share(WeightBudget(prices.by_place, share * prices.total), prices)
     if config.remove_time is not None:
         prices = time_prices(dense, batch_tokens)
-        share = config.share_removed() or 0.0
+        share = config.share_removed(1.0) or 0.0
         return Share(WeightBudget(prices.by_place, share * prices.total, "seconds"), prices)
     return None
 
@@ -170,9 +175,10 @@ def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> Sh
 def described(budget: Budget, space: SearchSpace) -> str:
     """A budget as people say it."""
     if isinstance(budget, CountBudget):
-        many = {"block or half step": "blocks or half steps"}.get(space.noun, f"{space.noun}s")
         total = "" if space.overlapping else f" of {len(space.units)}"
-        return f"{budget.k}{total} {space.noun if budget.k == 1 else many}"
+        return f"{budget.k}{total} {space.noun if budget.k == 1 else plural(space.noun)}"
+    if isinstance(budget, WeightBudget) and budget.what == "seconds":
+        return f"{1000 * budget.target:.3g} ms of a forward pass"
     return str(budget)
 
 
@@ -201,3 +207,7 @@ def check_amount(config: RunConfig) -> None:
             f"this form of {config.search.name} works on windows of whole blocks, not on "
             f"--granularity {config.granularity}. Use --granularity block, or another search."
         )
+
+
+def _parameters(hf_config: PreTrainedConfig) -> float:
+    return float(sum(p.numel() for p in empty_model(hf_config).parameters()))

@@ -216,10 +216,8 @@ def _periods(text: PreTrainedConfig, depth: int) -> list[Limit]:
     if not schedules or all(_period(text, names) == 1 for names in schedules):
         return []
     cycle = math.lcm(*(_period(text, names) for names in schedules))
-    note = (
-        "the kinds of blocks follow a period and must still do so: a run of "
-        f"{cycle} neighbours can always go"
-    )
+    always = f": a run of {cycle} neighbours can always go" if cycle < depth else ""
+    note = f"the kinds of blocks follow a period and must still do so{always}"
 
     def broken(layout: Layout) -> str | None:
         for names, marks in schedules.items():
