@@ -117,8 +117,13 @@ def test_a_block_that_adds_in_another_way_is_refused(tiny_dense, monkeypatch):
     block = dense.blocks.layers[3]
     own = block.forward
     monkeypatch.setattr(block, "forward", lambda *a, **k: own(*a, **k) * 0.9)
+    branches = discover(dense)
+    assert [i for i, b in enumerate(branches) if not b.paired] == [3]
+    assert "block 3 (LlamaDecoderLayer) is not its input plus" in branches[3].why_not
     with pytest.raises(UnsupportedModelError, match=r"block 3 .* is not its input plus"):
-        discover(dense)
+        shallow_model(dense, Mask.parse("-[3.mlp,4.attn]", 6))
+    with pytest.raises(UnsupportedModelError, match="not its input plus"):
+        discover(load_dense(tiny_model("bert")))
 
 
 def test_parts_need_the_branches(tiny_dense):

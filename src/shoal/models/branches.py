@@ -79,12 +79,14 @@ class BlockBranches:
         mlp: What works on each position, or None.
         sequential: Whether the MLP reads what the attention has added to.
         shared: Paths of modules that serve both branches; the empty path is the block itself.
+        why_not: Why there are no branches, where there are none.
     """
 
     attn: Branch | None
     mlp: Branch | None
     sequential: bool
     shared: tuple[str, ...]
+    why_not: str = ""
 
     def branch(self, part: Part) -> Branch | None:
         """The branch of a part."""
@@ -118,8 +120,11 @@ def find_branches(layers: nn.ModuleList, probe: Probe) -> tuple[BlockBranches, .
         layers: The blocks.
         probe: What each block is called with.
 
+    Returns:
+        One entry per block; without branches, and with the reason, for a block that has none.
+
     Raises:
-        UnsupportedModelError: If a block is not made of such branches, with the reason.
+        UnsupportedModelError: If no block is made of such branches, with the reason.
     """
     found: list[BlockBranches] = []
     known: dict[object, Updates] = {}
@@ -128,10 +133,16 @@ def find_branches(layers: nn.ModuleList, probe: Probe) -> tuple[BlockBranches, .
             watched = _Block(block, probe, i)
             signature = (type(block), tuple((n, type(m)) for n, m in block.named_modules()))
             updates = known.get(signature)
-            if updates is None or not watched.adds_up(updates):
-                updates = watched.updates()
+            try:
+                if updates is None or not watched.adds_up(updates):
+                    updates = watched.updates()
+            except UnsupportedModelError as error:
+                found.append(BlockBranches(None, None, True, (), str(error)))
+                continue
             known[signature] = updates
             found.append(watched.branches(updates))
+    if all(branches.why_not for branches in found):
+        raise UnsupportedModelError(found[0].why_not)
     return tuple(found)
 
 
@@ -247,8 +258,10 @@ class _Block:
         ]
         projections = [name for name in inside if _is_output(name)]
         own = [name for name in inside if name.rpartition(".")[0] in updates]
+        last = [c.path for c in self.called if any(n.rpartition(".")[0] == c.path for n in inside)]
+        ends = [name for name in inside if last and name.rpartition(".")[0] == last[-1]]
         silent = self.probe.run(self.index, silent=updates)
-        for names in (projections, own, [*projections, *own]):
+        for names in (projections, own, [*projections, *own], ends):
             zeroed = self.probe.run(self.index, zeroed=names)
             if names and torch.equal(zeroed, silent):
                 return tuple(names)

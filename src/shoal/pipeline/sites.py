@@ -13,7 +13,7 @@ from shoal.models.branches import BlockBranches
 from shoal.pipeline.space import Writable
 from shoal.surgery.fusing import can_fuse, why_not_apart
 
-LEFT_OUT, FUSED, ZEROED, SKIPPED = "left out", "fused", "zeroed", "skipped by shoal.load only"
+LEFT_OUT, FUSED, ZEROED = "left out", "fused", "zeroed"
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,15 @@ def _part(
     own = branches[site.layer]
     branch = own.branch(site.part)
     if not own.paired:
-        only = "it is all of the block" if branch else "the block has none"
+        only = own.why_not or ("it is all of the block" if branch else "the block has none")
         return Removal(None, only)
     zeroed = Writable(config, fused=False)
     reason = zeroed.why_not(Mask(depth, frozenset({site})))
     if reason is not None:
         return Removal(None, _short(reason))
-    return Removal(ZEROED if branch and branch.outputs else SKIPPED)
+    if branch is None or not branch.outputs:
+        return Removal(None, "no parameters are known that silence it")
+    return Removal(ZEROED)
 
 
 def _half(writable: Writable, depth: int, branches: Sequence[BlockBranches], i: int) -> Removal:

@@ -79,9 +79,9 @@ def checked_branches(dense: DenseModel, layout: Layout) -> Sequence[BlockBranche
     for slot in layout.slots:
         for i in {slot.attn, slot.mlp} if not slot.plain else ():
             if not branches[i].paired:
+                why = branches[i].why_not or f"block {i} has one branch only"
                 raise UnsupportedModelError(
-                    f"{kind}: block {i} has one branch only, so no part of it can be removed. "
-                    "Remove the block."
+                    f"{kind}: {why}, so no part of it can be removed. Remove the block."
                 )
         if slot.attn != slot.mlp:
             for i in (slot.attn, slot.mlp):
@@ -96,7 +96,7 @@ def checked_branches(dense: DenseModel, layout: Layout) -> Sequence[BlockBranche
             if branch is None or not branch.outputs:
                 raise UnsupportedModelError(
                     f"{kind}: no parameters are known that silence the {slot.zeroed} of block "
-                    f"{slot.attn}. Use shoal.load, which skips it, or remove whole blocks."
+                    f"{slot.attn}, so it cannot be removed by itself. Remove blocks or half steps."
                 )
     return branches
 

@@ -110,7 +110,7 @@ def fuse(subject: Subject) -> Cases:
 
     def one(drop: Drop) -> Outcome:
         if drop == HALF_STEPS["middle"]:
-            found = subject.export_and_judge(drop)
+            found = subject.export_and_judge(drop, format="fuse")
         else:
             model = shallow_model(subject.dense, mask_of(drop))
             found = subject.oracle.judge_quickly(model, drop)

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 _ATTENTION = re.compile(
-    r"att|mamba|mixer|conv|ssm|recurrent|temporal|delta|retention|self_attn|time", re.IGNORECASE
+    r"att|lstm|mamba|mixer|conv|ssm|recurrent|temporal|delta|retention|time", re.IGNORECASE
 )
 _MLP = re.compile(r"mlp|ffn?|feed|moe|expert|fc|dense_4h|intermediate|output", re.IGNORECASE)
 
 _LAST = re.compile(
-    r"^(o_proj|out_proj|c_proj|dense|wo|w_o|o|output|fc_out|out|out_lin|linear_out|"
+    r"^(2|value|Wo|attention_out|o_proj|out_proj|c_proj|dense|wo|w_o|o|output|fc_out|out|out_lin|linear_out|"
     r"down_proj|fc2|dense_4h_to_h|w2|output_linear|lin2|proj_down|w_out)(_bias)?$"
 )
 
@@ -40,7 +40,7 @@ def projections(block: nn.Module, part: str) -> list[nn.Parameter]:
         mine = attends if part == "attn" else not attends and _MLP.search(name) is not None
         if "norm" in owner:
             continue
-        if mine and any(map(_LAST.match, parts[-2:])):
+        if mine and any(map(_LAST.match, parts[-3:])):
             found.append(parameter)
     return found
 

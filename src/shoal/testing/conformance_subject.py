@@ -15,6 +15,7 @@ from shoal.core.mask import Mask
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
 from shoal.surgery.export import export
+from shoal.surgery.fusing import Format
 from shoal.testing.conformance_oracle import DEPTH, Drop, Oracle, complaints, load
 from shoal.testing.conformance_row import OK, Cases, Outcome, refused, wrong
 from shoal.testing.tiny import save_tiny
@@ -97,6 +98,7 @@ class Subject:
         *,
         check: bool = True,
         tokens: bool = True,
+        format: Format = "auto",
     ) -> Outcome:
         """Export without some blocks, load the result as any user does, and judge it.
 
@@ -105,11 +107,12 @@ class Subject:
             dense: The model; None for that of the subject.
             check: Whether shoal checks the result as well.
             tokens: Whether to judge what is written, not the logits alone.
+            format: How sub-layers are written.
         """
         self._exports += 1
         out = self.folder / f"pruned-{self._exports}"
         try:
-            export(dense or self.dense, mask_of(drop), out, check=check)
+            export(dense or self.dense, mask_of(drop), out, check=check, format=format)
         except REFUSALS as error:
             left = "; something was written all the same" if out.exists() else ""
             return wrong(f"{error}{left}") if left else refused(error)
