@@ -47,6 +47,24 @@ class TokenBatch:
     attend: Tensor | None = None
     owner: Tensor | None = None
 
+    @classmethod
+    def scored_everywhere(cls, ids: Tensor) -> Self:
+        """A batch in which every next-token prediction is scored, one segment per row.
+
+        Args:
+            ids: Token ids [B, T].
+        """
+        rows, length = ids.shape
+        wanted = torch.arange(rows * length).view(rows, length)[:, :-1].reshape(-1)
+        return cls(
+            input_ids=ids,
+            rows=wanted,
+            pick=torch.arange(len(wanted)),
+            targets=ids[:, 1:].reshape(-1),
+            segment=torch.arange(rows).repeat_interleave(length - 1),
+            num_segments=rows,
+        )
+
     @property
     def num_tokens(self) -> int:
         """Positions that run through the blocks, padding included."""

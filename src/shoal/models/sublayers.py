@@ -21,15 +21,7 @@ def random_batch(dense: DenseModel, rows: int, length: int) -> TokenBatch:
     embeddings = dense.module.get_input_embeddings()
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(len(embeddings.weight), (rows, length), generator=generator)
-    wanted = torch.arange(rows * length).view(rows, length)[:, :-1].reshape(-1)
-    return TokenBatch(
-        input_ids=ids,
-        rows=wanted,
-        pick=torch.arange(len(wanted)),
-        targets=ids[:, 1:].reshape(-1),
-        segment=torch.arange(rows).repeat_interleave(length - 1),
-        num_segments=rows,
-    ).to(dense.device)
+    return TokenBatch.scored_everywhere(ids).to(dense.device)
 
 
 def discover(dense: DenseModel) -> tuple[BlockBranches, ...]:

@@ -15,15 +15,7 @@ def tiny_batch(length: int = 20, rows: int = 3, seed: int = 0) -> TokenBatch:
     """Random tokens for a tiny model, every next-token prediction of which is scored."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(4, 128, (rows, length), generator=generator)
-    wanted = torch.arange(rows * length).view(rows, length)[:, :-1].reshape(-1)
-    return TokenBatch(
-        input_ids=ids,
-        rows=wanted,
-        pick=torch.arange(len(wanted)),
-        targets=ids[:, 1:].reshape(-1),
-        segment=torch.arange(rows).repeat_interleave(length - 1),
-        num_segments=rows,
-    )
+    return TokenBatch.scored_everywhere(ids)
 
 
 def plain_logprobs(model: PreTrainedModel, tokens: TokenBatch) -> Tensor:
