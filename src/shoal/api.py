@@ -205,7 +205,7 @@ def export(
         UsageError: If the plan was made for another model, or the folder exists.
         VerificationError: If the written checkpoint is not the masked model.
     """
-    read = as_plan(plan, depth_of(locate(model)[1]))
+    read = as_plan(plan, _depth(model))
     mask = read if isinstance(read, Mask) else read.mask
     if not mask.removed:
         raise UsageError("the plan removes nothing, so there is nothing to write.")
@@ -332,6 +332,13 @@ def _generation(config: RunConfig, plan: Plan | Mask | None) -> ExactMatchConfig
     if isinstance(found, dict) and found.get("name") == "exact_match":
         return ExactMatchConfig.read(found)
     return None
+
+
+def _depth(model: Model) -> int:
+    """Number of blocks of a model, quantised or not."""
+    if isinstance(model, str):
+        return depth_of(load_config(resolve(model), quantised=True))
+    return depth_of(model.config)
 
 
 def _object(model: Model, tokenizer: PreTrainedTokenizerBase | None) -> Model:

@@ -140,7 +140,7 @@ def test_whatever_is_raised_is_an_outcome():
 
 
 def test_refusing_after_writing_is_wrong(tmp_path, monkeypatch):
-    def leaves(dense, mask, out, check):
+    def leaves(dense, mask, out, check, format):
         out.mkdir()
         raise UnsupportedModelError("too late")
 
@@ -217,4 +217,5 @@ def test_every_model_type():
     assert not passed["rows with wrong results"], told
     assert passed["types that pass sets"] >= 171, told
     assert passed["types that pass singles"] >= 172, told
+    assert passed["types that fuse a half step"] >= 128, told
     assert all(check.__name__ in row.checks for row in found for check in CHECKS)

@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError
 from shoal.core.layout import Layout
-from shoal.core.mask import Mask
+from shoal.core.mask import Mask, Part
 from shoal.models.discover import depth_field, text_config
 from shoal.surgery import rules
 from shoal.surgery.fields import (
@@ -54,9 +54,23 @@ def prune_config(config: PreTrainedConfig, target: Mask | Layout) -> PreTrainedC
         setattr(text, name, value)
     _set_depth(text, len(layout))
     if own:
-        text.per_layer_config = {new: own[old] for new, old in enumerate(layout.attn) if old in own}
+        text.per_layer_config = _own_settings(own, layout)
     check_expressed(config, pruned, layout)
     return pruned
+
+
+def _own_settings(own: dict[int, dict[str, Any]], layout: Layout) -> dict[int, dict[str, Any]]:
+    """The settings that single blocks have of their own, each from where its branch comes from."""
+    merged = {
+        new: {
+            name: value
+            for part, old in ((Part.ATTN, slot.attn), (Part.MLP, slot.mlp))
+            for name, value in own.get(old, {}).items()
+            if rules.side(name) is part
+        }
+        for new, slot in enumerate(layout.slots)
+    }
+    return {new: settings for new, settings in merged.items() if settings}
 
 
 def check_prunable(config: PreTrainedConfig, target: Mask | Layout) -> None:

@@ -5,7 +5,7 @@ from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError, UsageError
 from shoal.core.layout import Layout
-from shoal.models.discover import depth_of, text_config
+from shoal.models.discover import depth_of
 from shoal.surgery.fields import donors, origins, views
 from shoal.surgery.limits import limits
 
@@ -83,6 +83,4 @@ def check_expressed(dense: PreTrainedConfig, pruned: PreTrainedConfig, layout: L
 def _reason(config: PreTrainedConfig, layout: Layout) -> str | None:
     if not layout.mask.removed:
         return None
-    if layout.fused and text_config(config).is_heterogeneous:
-        return "its blocks differ in settings of their own, so they cannot be fused"
     return next(filter(None, (limit.broken(layout) for limit in limits(config))), None)

@@ -31,16 +31,19 @@ def projections(block: nn.Module, part: str) -> list[nn.Parameter]:
         part: `attn` or `mlp`.
     """
     found = []
+    names = {name for name, _ in block.named_parameters()}
     for name, parameter in block.named_parameters():
         parts = name.split(".")
         owner = ".".join(parts[:-1])
         attends = _ATTENTION.search(owner) is not None and not re.search(
-            r"mlp|moe|expert|feed_forward|ffn", owner
+            r"mlp|moe|feed_forward|ffn", owner
         )
         mine = attends if part == "attn" else not attends and _MLP.search(name) is not None
         if "norm" in owner:
             continue
-        if mine and any(map(_LAST.match, parts[-3:])):
+        # Experts may keep the bias of their last projection beside it.
+        beside = parts[-1] == "bias" and f"{owner}.output_linear.weight" in names
+        if mine and (beside or any(map(_LAST.match, parts[-3:]))):
             found.append(parameter)
     return found
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from shoal.testing.conformance_row import Outcome, Row, Status
+from shoal.testing.conformance_row import OK, Outcome, Row, Status
 
 _SIGNS = {Status.OK: "ok", Status.REFUSED: "R", Status.WRONG: "X", Status.NONE: "-"}
 
@@ -30,6 +30,10 @@ def counts(rows: Iterable[Row]) -> dict[str, int]:
     found = {"rows": len(rows), "types": len(types)}
     for check in dict.fromkeys(check for row in rows for check in row.checks):
         found[f"types that pass {check}"] = sum(row.passes(check) for row in types)
+    if any("fuse" in row.checks for row in types):
+        # What a type can do at all, whichever masks its constraints forbid.
+        middle = [row.checks.get("fuse", {}).get("middle") for row in types]
+        found["types that fuse a half step"] = sum(outcome == OK for outcome in middle)
     found["rows with refusals"] = sum(any(row.having(Status.REFUSED)) for row in rows)
     found["rows with wrong results"] = sum(any(row.having(Status.WRONG)) for row in rows)
     return found

@@ -133,7 +133,7 @@ def test_any_content_is_read_or_refused(tmp_path_factory, data):
 
 def test_it_imports_no_torch():
     code = (
-        "import sys, shoal.surgery.interop, shoal.surgery.interop.nemotron_check\n"
+        "import sys, shoal.surgery.interop\n"
         "print([m for m in ('torch', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
