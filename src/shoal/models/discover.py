@@ -19,6 +19,7 @@ from transformers import (
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from shoal.core.errors import UnsupportedModelError, UsageError
+from shoal.models.auto import takes_images
 
 STACKS = {"hrm_text": ("model.L_module.layers", "model.H_module.layers")}
 """Block lists of the types whose blocks have a part in each of several stacks."""
@@ -99,9 +100,10 @@ def max_positions(config: PreTrainedConfig) -> int | None:
 
 
 def check_causal(config: PreTrainedConfig) -> None:
-    """Refuse a config that AutoModelForCausalLM makes no causal decoder of.
+    """Refuse a config that transformers makes no causal decoder of.
 
-    The decoder of an encoder-decoder passes where it was saved by itself.
+    A wrapper that also takes images passes: its language model is pruned. The decoder of an
+    encoder-decoder passes where it was saved by itself.
 
     Raises:
         UsageError: If it is an encoder, or an encoder with a decoder.
@@ -114,11 +116,12 @@ def check_causal(config: PreTrainedConfig) -> None:
     is_encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(
         config, "is_decoder", False
     )
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or is_encoder:
+    known = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or takes_images(config)
+    if not known or is_encoder:
         raise UsageError(
             f"{kind} is not a causal language model"
             + (" (an encoder-only model)" if type(config) in MODEL_FOR_MASKED_LM_MAPPING else "")
-            + "; shoal prunes the models of AutoModelForCausalLM."
+            + "; shoal prunes the models of AutoModelForCausalLM and AutoModelForImageTextToText."
         )
 
 

@@ -8,7 +8,6 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -17,6 +16,7 @@ from transformers import (
 from transformers.utils.quantization_config import GgufConfig
 
 from shoal.core.errors import MissingDependencyError, UnsupportedModelError, UsageError
+from shoal.models.auto import auto_class
 from shoal.models.dense import DenseModel
 from shoal.models.device import DTYPES, pick_device, pick_dtype
 from shoal.models.discover import check_causal
@@ -125,7 +125,7 @@ def load_dense(
             "quantization_config": GgufConfig(dequantize=True),
         }
     try:
-        module, report = AutoModelForCausalLM.from_pretrained(
+        module, report = auto_class(config).from_pretrained(
             source.folder, config=config, dtype=chosen, output_loading_info=True, **arguments
         )
     except ImportError as error:

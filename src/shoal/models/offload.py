@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
+from shoal.models.auto import auto_class
 from shoal.models.dense import DenseModel
 
 ON_DISK: dict[str, Any] = {"device_map": {"": "disk"}, "use_safetensors": True}
@@ -45,7 +45,7 @@ def load_offloaded(
         folder: Where tensors go that the files hold in another layout than the model.
         dtype: What it computes in; None takes the dtype of the files.
     """
-    auto: Any = AutoModelForCausalLM
+    auto = auto_class(dense.config)
     with quiet():
         module = auto.from_pretrained(
             dense.source.folder, dtype=dtype or "auto", offload_folder=str(folder), **ON_DISK

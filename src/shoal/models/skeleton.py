@@ -1,13 +1,13 @@
 """The dense model without its weights: on the meta device, where a tensor is only its shape."""
 
 import copy
-from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from shoal.core.errors import UsageError
+from shoal.models.auto import auto_class
 from shoal.models.dense import DenseModel
 from shoal.models.load import QUANTISED_BY
 from shoal.models.source import Source
@@ -26,7 +26,7 @@ def empty_model(config: PreTrainedConfig) -> PreTrainedModel:
     for name in QUANTISED_BY:
         if getattr(plain, name, None) is not None:
             delattr(plain, name)
-    auto: Any = AutoModelForCausalLM
+    auto = auto_class(plain)
     try:
         with torch.device("meta"), no_init_weights():
             model: PreTrainedModel = auto.from_config(plain, trust_remote_code=False)

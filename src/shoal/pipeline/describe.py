@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 from shoal.core.errors import UnsupportedModelError
 from shoal.core.mask import Mask
 from shoal.engine.selfcheck import choose_runner
+from shoal.models.auto import auto_class
 from shoal.models.branches import BlockBranches
 from shoal.models.dense import DenseModel
 from shoal.models.discover import find_blocks, text_config
@@ -104,7 +105,7 @@ def describe(model: Model, *, deep: bool = True) -> Description:
         name, module, dtype = dense.source.id, dense.module, dense.dtype_name
     else:
         with torch.device("meta"):
-            module = AutoModelForCausalLM.from_config(config)
+            module = auto_class(config).from_config(config)
         own = "chosen when it is dequantised" if found.gguf else getattr(config, "dtype", None)
         extra, name, dtype = {}, found.id, str(own or "not stated")
     blocks = find_blocks(module)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from shoal.core.errors import VerificationError
 from shoal.core.layout import Layout
 from shoal.core.mask import Mask
+from shoal.models.auto import auto_class
 from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
 from shoal.models.masked import muted
@@ -100,7 +101,7 @@ def check_reload(
 def _reload(
     folder: Path, dense: DenseModel, depth: int, offload: Path | None, spare: Collection[str]
 ) -> PreTrainedModel:
-    auto: Any = AutoModelForCausalLM
+    auto = auto_class(dense.config)
     where: dict[str, Any] = {} if offload is None else ON_DISK | {"offload_folder": str(offload)}
     with quiet():
         model, report = auto.from_pretrained(
