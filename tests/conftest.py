@@ -17,6 +17,19 @@ settings.register_profile("shoal", deadline=None)
 settings.load_profile("shoal")
 
 
+QUICK = frozenset({"llama", "qwen3", "gemma2", "gpt2", "cohere", "mixtral", "lfm2", "deepseek_v3"})
+"""Families of different kinds; the others are run with the slow tests."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs over many families as slow, but for a few of them."""
+    for item in items:
+        family = getattr(item, "callspec", None) and item.callspec.params.get("family")
+        if isinstance(family, str) and family not in QUICK:
+            item.add_marker(pytest.mark.slow)
+
+
 @cache
 def _dense(family: str) -> "DenseModel":
     from shoal.models.load import load_dense
