@@ -154,7 +154,8 @@ def load(
 ) -> PreTrainedModel:
     """Load a model, without the blocks that a plan removes.
 
-    The result is an ordinary transformers model: it generates with a KV cache and can be saved.
+    The result is an ordinary transformers model that generates with a KV cache. It can be saved
+    unless it skips a single attention or MLP, which no config can say.
     A model object passed in is not changed; the pruned one shares its tensors.
 
     Args:

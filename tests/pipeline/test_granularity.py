@@ -125,6 +125,7 @@ def test_plans_of_sub_layers_come_back_from_their_file(place):
         ({"remove": 2, "remove_params": "20%"}, "twice"),
         ({"granularity": "half", "remove": 2, "search": "fast_block_select"}, "whole blocks"),
         ({"granularity": "attn", "fusable": True, "remove": 2}, "alternating"),
+        ({"remove_params": "20%", "search": "fast_block_select"}, "number of blocks"),
         ({"remove_params": "0%"}, "more than 0% and less than 100%"),
         ({"remove_params": "many"}, "neither a share"),
         ({"remove_params": "900B"}, "the model has 63,904 parameters"),

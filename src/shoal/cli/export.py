@@ -51,6 +51,7 @@ def export(
     from shoal.cli.screen import out as screen
     from shoal.core.errors import UsageError
     from shoal.core.plan import Plan
+    from shoal.pipeline.plans import is_foreign_plan
     from shoal.surgery.checking import as_check
     from shoal.surgery.foreign import is_foreign
     from shoal.surgery.fusing import check_format
@@ -59,7 +60,7 @@ def export(
     if not 0 < max_shard_gb < float("inf"):
         raise UsageError(f"--max-shard-gb must be a positive number, got {max_shard_gb}.")
     asked = as_check(check)
-    foreign_plan = plan.is_file() and (plan.suffix != ".json" or plan.name == "config.json")
+    foreign_plan = is_foreign_plan(plan)
     if foreign_plan and model is None:
         raise UsageError(f"{plan} is another tool's file; name the model that it is for: --model.")
     read = plan if foreign_plan else Plan.load(plan)

@@ -85,12 +85,12 @@ class SearchSpace:
         many, units = plural(self.noun), len(self.units)
         if k < 1:
             raise UsageError(f"cannot remove {k} {many}: the smallest number is 1.")
-        if k >= self.depth and not self.constrained_to_parts:
+        if k >= self.depth and not self.of_sublayers:
             raise UsageError(
                 f"cannot remove {k} of {self.depth} {many}: at least one must stay, "
                 f"so the largest number is {self.depth - 1}."
             )
-        if k > units and not self.constrained_to_parts and not self.overlapping:
+        if k > units and not self.of_sublayers and not self.overlapping:
             raise UsageError(
                 f"cannot remove {k} {many}: {self.depth - units} of {self.depth} are "
                 f"protected, which leaves {units} to choose from. Protect fewer or remove fewer."
@@ -102,7 +102,7 @@ class SearchSpace:
             )
 
     @property
-    def constrained_to_parts(self) -> bool:
+    def of_sublayers(self) -> bool:
         """Whether units are single sub-layers, of which a model has two per block."""
         return bool(self.units) and all(stop - start == 1 for start, stop in self.spans)
 

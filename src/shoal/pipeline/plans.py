@@ -25,11 +25,12 @@ def as_plan(plan: PlanLike, depth: int | None = None) -> Plan | Mask:
     if isinstance(plan, Plan | Mask):
         return plan
     path = Path(plan)
-    if path.is_file() and path.suffix != ".json":
-        return read_any(path, depth)
-    if path.suffix == ".json" and path.name == "config.json":
-        return read_any(path, depth)
-    return Plan.load(path)
+    return read_any(path, depth) if is_foreign_plan(path) else Plan.load(path)
+
+
+def is_foreign_plan(path: Path) -> bool:
+    """Whether a path is a file of another tool rather than a plan or a run folder."""
+    return path.is_file() and (path.suffix != ".json" or path.name == "config.json")
 
 
 def mask_for(dense: DenseModel, plan: PlanLike, *, any_model: bool = False) -> Mask:

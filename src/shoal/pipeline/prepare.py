@@ -128,11 +128,13 @@ def settled(request: Prepared, dense: DenseModel) -> Prepared:
         UnsupportedModelError: If the model's blocks have no such parts.
     """
     config = request.config
-    plain = config.granularity == "block" and not config.weighs
-    if plain or (config.granularity == "auto" and config.search.blocks_only):
+    blocks = config.granularity == "block" or (
+        config.granularity == "auto" and config.search.blocks_only
+    )
+    if blocks and not config.weighs:
         return request
     branches: Sequence[BlockBranches] | None = None
-    if config.granularity != "block":
+    if not blocks:
         try:
             branches = dense.branches
         except UnsupportedModelError:
@@ -150,8 +152,7 @@ def settled(request: Prepared, dense: DenseModel) -> Prepared:
             f"{dense.config.model_type} has no half steps: {why_not_apart(branches[0])}, so what "
             "is left of two blocks cannot be fused. Use --granularity block, attn, mlp or attn+mlp."
         )
-    share = weight_budget(config, dense, config.batch_tokens)
-    budget = count_budget(config, space) if share is None else share.budget
+    budget = weight_budget(config, dense, config.batch_tokens) or count_budget(config, space)
     budget.check(space)
     expected = forecast(config.search, space, budget, config.seed, config.budget_evaluations)
     check_fitting(config, expected)

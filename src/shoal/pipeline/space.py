@@ -1,7 +1,6 @@
 """What a request may remove, and how much: first from the config alone, then from the model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from transformers import PreTrainedConfig
 
@@ -13,7 +12,7 @@ from shoal.core.layout import Layout
 from shoal.core.mask import Mask, Site
 from shoal.core.space import Constraint, SearchSpace
 from shoal.core.units import NOUNS, Granularity, plural, units_of_granularity
-from shoal.engine.prices import Prices, parameter_prices, time_prices
+from shoal.engine.prices import parameter_prices, time_prices
 from shoal.models.branches import BlockBranches
 from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
@@ -119,26 +118,14 @@ def _rule(
     return writable if any(reasons) or per_layer_fields(hf_config) else None
 
 
-@dataclass(frozen=True)
-class Share:
-    """A part of a model's parameters or of its time.
-
-    Attributes:
-        budget: The budget.
-        prices: What the sub-layers have.
-    """
-
-    budget: WeightBudget
-    prices: Prices
-
-
 def count_budget(config: RunConfig, space: SearchSpace) -> CountBudget:
     """How many units a search removes; the most it may, where it decides itself.
 
     Raises:
         UsageError: If the number is not possible.
     """
-    total = 2 * space.depth if space.noun == NOUNS[Granularity.BOTH] else space.depth
+    kinds = {site.part for unit in space.units for site in unit}
+    total = 2 * space.depth if space.of_sublayers and len(kinds) == 2 else space.depth
     if config.remove is None and not config.search.fixed_count:
         return CountBudget(min(total - 1, total - len(set(config.protect)) * total // space.depth))
     return CountBudget(config.num_removed(total, space.noun))
@@ -155,7 +142,7 @@ def provisional_budget(
     return WeightBudget((1.0,) * (2 * space.depth), min(share, 0.5) * len(space.units))
 
 
-def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> Share | None:
+def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> WeightBudget | None:
     """A budget in parameters or seconds, where one was asked for; measures the model's blocks.
 
     Raises:
@@ -164,11 +151,11 @@ def weight_budget(config: RunConfig, dense: DenseModel, batch_tokens: int) -> Sh
     if config.remove_params is not None:
         prices = parameter_prices(dense)
         share = config.share_removed(prices.total) or 0.0
-        return Share(WeightBudget(prices.by_place, share * prices.total), prices)
+        return WeightBudget(prices.by_place, share * prices.total)
     if config.remove_time is not None:
         prices = time_prices(dense, batch_tokens)
         share = config.share_removed(1.0) or 0.0
-        return Share(WeightBudget(prices.by_place, share * prices.total, "seconds"), prices)
+        return WeightBudget(prices.by_place, share * prices.total, "seconds")
     return None
 
 
