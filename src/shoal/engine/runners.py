@@ -1,11 +1,12 @@
 """The two ways to run a set of masks over one micro-batch: replayed blocks, or the whole model."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shoal.core.mask import Mask
 from shoal.engine.states import StateCache
@@ -137,9 +138,31 @@ class WholeRunner:
         """Run masks one after another."""
         for mask in masks:
             masking = self._masking(self.dense.blocks, mask, needed(self.dense, mask))
-            with masking, torch.inference_mode():
+            with masking, torch.inference_mode(), _heard(self.dense) as read:
                 output = self.dense.module(**batch.forward_arguments(self.dense.dtype))
             logits = output.logits.reshape(-1, output.logits.shape[-1])[batch.rows]
+            states = None
+            if read and read[-1].shape[:-1] == output.logits.shape[:-1]:
+                states = read[-1].reshape(-1, read[-1].shape[-1])[batch.rows]
             kept = naive_passes([mask])
             self.passes.add(kept if self._masking is skipped else mask.depth, kept)
-            yield mask, LogitScorer(logits)
+            yield mask, LogitScorer(logits, states)
+
+
+@contextmanager
+def _heard(dense: DenseModel) -> Iterator[list[Tensor]]:
+    """What the output matrix is applied to while the model runs; empty where it is no module."""
+    read: list[Tensor] = []
+    output = dense.module.get_output_embeddings()
+    if not isinstance(output, nn.Module):
+        yield read
+        return
+
+    def note(module: nn.Module, args: Any) -> None:
+        read[:] = [arg for arg in args[:1] if isinstance(arg, Tensor)]
+
+    hook = output.register_forward_pre_hook(note)
+    try:
+        yield read
+    finally:
+        hook.remove()

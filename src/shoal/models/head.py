@@ -145,9 +145,11 @@ class LogitScorer:
 
     Attributes:
         logits: Logits [R, V]; what is computed from them can be differentiated.
+        states: What the output matrix was applied to [R, d], where that was seen.
     """
 
     logits: Tensor
+    states: Tensor | None = None
 
     def token_logprobs(self, pick: Tensor, targets: Tensor) -> Tensor:
         """Log-probability of each target under the row that predicts it, float32 [S]."""
