@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.core.version import __version__
 
 if TYPE_CHECKING:
-    from shoal.api import evaluate, export, export_for, load, prune, score, search
+    from shoal.api import diagnose, evaluate, export, export_for, load, prune, score, search
     from shoal.config.run import RunConfig
     from shoal.core.errors import ShoalError
     from shoal.core.mask import Mask, Site
@@ -23,6 +23,7 @@ _WHERE = {
     "export": "shoal.api",
     "export_for": "shoal.api",
     "evaluate": "shoal.api",
+    "diagnose": "shoal.api",
     "Mask": "shoal.core.mask",
     "Site": "shoal.core.mask",
     "Plan": "shoal.core.plan",
@@ -37,6 +38,7 @@ __all__ = [
     "ShoalError",
     "Site",
     "__version__",
+    "diagnose",
     "evaluate",
     "export",
     "export_for",

@@ -1,4 +1,4 @@
-"""The same stages in Python: prune, search, score, load, export, evaluate.
+"""The same stages in Python: prune, search, score, load, export, evaluate, diagnose.
 
 Example:
     >>> import shoal
@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from shoal.config.diagnosis import DiagnosisConfig
 from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
 from shoal.core.errors import UnsupportedModelError, UsageError, unknown_name
@@ -25,6 +26,7 @@ from shoal.evaluation.tasks import TaskSettings
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config, load_dense, quantisation
 from shoal.models.source import Source, resolve
+from shoal.pipeline.diagnose import DiagnosisResult, run_diagnosis
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.plans import PlanLike, as_plan, check_plan, mask_for
@@ -323,6 +325,44 @@ def evaluate(
         tokenisation(config), config.batch_tokens, config.length, limit, _generation(config, read)
     )
     return report(dense, masks, data, settings, listener, speed=speed, seed=config.seed)
+
+
+@_keeps_mode
+def diagnose(
+    model: Model,
+    *,
+    plan: PlanLike | None = None,
+    against: Model | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    listener: Listener | None = None,
+    any_model: bool = False,
+    **options: Any,
+) -> DiagnosisResult:
+    """Say what a pruned or otherwise compressed model is still good for, and why.
+
+    Args:
+        model: The dense model: a hub id, folder, GGUF file or embedded name; or a model object.
+        plan: What is removed from it.
+        against: Instead of a plan, any checkpoint or model object with the same vocabulary.
+        tokenizer: The tokenizer of model objects.
+        listener: Hears of the progress.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+        **options: The options of `DiagnosisConfig`, e.g. `prompts="gsm8k"`, `steps=64`.
+
+    Returns:
+        The numbers and verdicts, and the folder that they were written to.
+
+    Raises:
+        UsageError: If the request is wrong, or the two models are the same.
+    """
+    return run_diagnosis(
+        DiagnosisConfig.read(options),
+        _object(model, tokenizer),
+        plan=plan,
+        against=None if against is None else _object(against, tokenizer),
+        any_model=any_model,
+        listener=listener,
+    )
 
 
 def _generation(config: RunConfig, plan: Plan | Mask | None) -> ExactMatchConfig | None:

@@ -1,6 +1,6 @@
 """The `shoal` command: registers the subcommands and turns errors into exit codes.
 
-Exit codes: 0 done, 1 the run failed, 2 the request was wrong.
+Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 3 a verdict was as bad as --fail-on.
 """
 
 import logging
@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "Search for blocks to remove; writes a run folder with the plan.",
     "export": "Write the checkpoint of a plan, verified by reload.",
     "evaluate": "Measure a model, and a pruned one beside it.",
+    "diagnose": "Say what a pruned model is still good for, and why.",
     "score": "Score every block without removing any; writes figures.",
     "inspect": "Show the blocks of a model and how it can be pruned.",
     "ls": "List objectives, searches or tasks.",

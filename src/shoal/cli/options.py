@@ -98,8 +98,8 @@ def _flags(cls: type[Config], leave_out: frozenset[str]) -> list[inspect.Paramet
         text = field.description or ""
         if name in PARTS:
             text += f" ({', '.join(PARTS[name])})"
-        elif field.default not in (None, False, ()):
-            text += f" (default {field.default})"
+        elif shown := _shown(field.default):
+            text += f" (default {shown})"
         found.append(_flag(name, f"--{name.replace('_', '-')}", kind, text, name in RISKY))
         for owner in PARTS.get(name, {}).values():
             for option, inner in owner.model_fields.items():
@@ -111,6 +111,14 @@ def _flags(cls: type[Config], leave_out: frozenset[str]) -> list[inspect.Paramet
                     flag = f"--{name}.{option.replace('_', '-')}"
                     found.append(_flag(key, flag, str, note, False))
     return found
+
+
+def _shown(default: Any) -> str:
+    """A default as a user would write it; empty where there is nothing to say."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    plain = isinstance(default, str | int | float) and default is not False
+    return str(default) if plain else ""
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:

@@ -54,7 +54,7 @@ def _count(value: Any) -> Any:
     return str(value) if isinstance(value, float | bool) else value
 
 
-def _names(value: Any) -> Any:
+def names(value: Any) -> Any:
     """Read `a,b` or `a b` as a tuple of names."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
@@ -149,7 +149,7 @@ class RunConfig(ModelOptions, DataOptions):
     )
     out: Path | None = Field(None, description="folder for the pruned checkpoint")
     overwrite: bool = Field(False, description="replace the folder of the checkpoint")
-    evaluate: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    evaluate: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         (), description="tasks to report on; the calibration task's report split by default"
     )
     evaluate_limit: int | None = Field(

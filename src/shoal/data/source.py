@@ -15,7 +15,8 @@ from shoal.data.hub import read_hub
 from shoal.data.tasks import TASKS, Task
 
 EMBEDDED = "embedded"
-"""The data folder that comes with the package: small parts of wikitext2 and arc_easy."""
+"""The data folder that comes with the package: small parts of wikitext2, arc_easy
+and gsm8k."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ is resampled.
 
 import warnings
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from shoal.diagnosis.records import Curve, Mean
 
 RESAMPLES = 2000
+
+FEW = 256
+"""Prompts up to which the drawn places of all resamples are kept, for the other quantities."""
 
 Values = NDArray[np.float64]
 
@@ -30,10 +34,26 @@ def mean_of(values: Values, seed: int = 0) -> Mean | None:
     value = float(known.mean())
     if len(known) < 2:
         return Mean(value=value, low=None, high=None, count=len(known))
-    rng = np.random.default_rng(seed)
-    draws = known[rng.integers(0, len(known), (RESAMPLES, len(known)))].mean(1)
-    low, high = np.quantile(draws, [0.025, 0.975]).tolist()
+    draws = np.sort(_resampled(known, seed))
+    # Order statistics, since between infinite values there is nothing to interpolate.
+    low, high = (float(draws[i]) for i in (RESAMPLES // 40, RESAMPLES - 1 - RESAMPLES // 40))
     return Mean(value=value, low=low, high=high, count=len(known))
+
+
+def _resampled(known: Values, seed: int) -> Values:
+    """Means of resamples [RESAMPLES]."""
+    if len(known) <= FEW:
+        found: Values = known[_resamples(len(known), seed)].mean(1)
+        return found
+    rng = np.random.default_rng(seed)
+    draw = (rng.integers(0, len(known), len(known)) for _ in range(RESAMPLES))
+    return np.array([known[places].mean() for places in draw])
+
+
+@lru_cache(maxsize=16)
+def _resamples(count: int, seed: int) -> NDArray[np.int64]:
+    """Which values each resample holds [RESAMPLES, count]; one drawing serves all quantities."""
+    return np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
 
 
 def mean_by_prompt(table: NDArray[np.float64]) -> Values:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from shoal.core.errors import NotFiniteError
 from shoal.data.encode import EncodedText
+from shoal.diagnosis.logit_pairs import log_total
 from shoal.diagnosis.sides import Side, together
-from shoal.diagnosis.spaces import Columns, Look, Rows, compare, sweep
+from shoal.diagnosis.spaces import HEAD_ELEMENTS, Columns, Look, Rows, see
 from shoal.objectives.base import ExampleBatch
 from shoal.objectives.text_batches import text_batches
 
@@ -32,6 +33,10 @@ class Passage:
 
     prompt: tuple[int, ...]
     written: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not (self.prompt and self.written):
+            raise ValueError("a passage needs a token before what was written, and one written")
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,11 @@ def compare_along(
         on_step: Hears of the progress.
 
     Raises:
-        NotFiniteError: If the dense model's logits are not finite.
+        NotFiniteError: If a model's logits are not finite.
+        ValueError: If there are no passages, or the vocabularies differ.
     """
+    if not passages:
+        raise ValueError("there is nothing to compare the models along: no passages")
     shape = (len(passages), max(len(p.written) for p in passages))
     quantities: dict[str, Table] = {}
     swept: dict[float, dict[str, Table]] = {t: {} for t in temperatures}
@@ -88,13 +96,12 @@ def compare_along(
     for batch in passage_batches(passages, batch_tokens):
         mine, theirs = together((dense, other), batch.tokens)
         places = row_places(batch)
-        columns = compare(mine, theirs, look)
-        check_finite(columns)
-        lay(quantities, columns, places, shape)
-        for t, found in sweep(mine, theirs, temperatures).items() if temperatures else ():
+        seen = see(mine, theirs, look, temperatures, batch.tokens.targets)
+        check_finite(seen.quantities)
+        lay(quantities, seen.quantities, places, shape)
+        for t, found in seen.temperatures.items():
             lay(swept[t], found, places, shape)
-        for table, one in zip(nll, (mine, theirs), strict=True):
-            table[places] = token_nll(one, batch.tokens.targets)
+        nll[0][places], nll[1][places] = seen.dense_nll, seen.other_nll
         if on_step is not None:
             on_step(len(batch.tokens.rows))
     return Along(quantities, swept, *nll)
@@ -120,13 +127,13 @@ def lay(
 
 def token_nll(rows: Rows, targets: Tensor) -> NDArray[np.float64]:
     """Negative log-likelihood of one token per row, in nats."""
-    step = max(1, 2**22 // rows.vocabulary)
+    step = max(1, HEAD_ELEMENTS // rows.vocabulary)
     parts = []
     for start in range(0, len(rows), step):
-        z = rows.logits(start, min(start + step, len(rows)))
-        here = targets[start : start + step].to(z.device)
-        parts.append((z.logsumexp(-1) - z.gather(1, here[:, None])[:, 0]).double().cpu().numpy())
-    return np.concatenate(parts)
+        z = rows.logits(start, min(start + step, len(rows))).double()
+        here = targets[start : start + step, None].to(z.device)
+        parts.append((log_total(z) - z.gather(1, here)[:, 0]).cpu().numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def check_finite(columns: Columns) -> None:
@@ -139,5 +146,6 @@ def check_finite(columns: Columns) -> None:
         raise NotFiniteError(
             f"logits are not finite at {int(np.isnan(columns['kl']).sum())} of "
             f"{len(columns['kl'])} positions, so the models cannot be compared. Look for NaN or "
-            "infinite weights, or try --dtype float32."
+            "infinite weights, or for tokens that only one of the models rules out, or try "
+            "--dtype float32."
         )

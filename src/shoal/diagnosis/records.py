@@ -73,6 +73,8 @@ class TeacherForced(Record):
     """Probe 2: both models read the dense model's greedy continuations."""
 
     overall: dict[str, Mean]
+    short: dict[str, Mean] = Field(description="the same over the first steps")
+    short_steps: int
     steps: dict[str, Curve]
     dense_nll: Mean = Field(description="NLL per token of the text under the dense model, nats")
     other_nll: Mean
@@ -135,6 +137,9 @@ class FreeRun(Record):
     steps: dict[str, Curve]
     dense_text: TextMeasures
     other_text: TextMeasures
+    text_change: dict[str, Mean] = Field(
+        {}, description="other minus dense of every text measure, paired by prompt"
+    )
 
 
 class Example(Record):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.diagnosis.spaces import Rows
 from shoal.engine.runners import Runner
@@ -74,7 +75,8 @@ def dense_side(dense: DenseModel, batch: TokenBatch, masks: Sequence[Mask] = ())
         masks: Masks that will be run by the same runner.
     """
     choice = choose_runner(dense, batch.to(dense.device), masks=list(masks))
-    return Side("dense", dense, choice.runner, Mask.dense(dense.depth), dense.fingerprint)
+    mask = Mask.dense(dense.depth)
+    return Side("dense", dense, choice.runner, mask, f"{dense.fingerprint}:{dense.dtype_name}")
 
 
 def masked_side(dense: Side, mask: Mask, name: str = "pruned") -> Side:
@@ -95,9 +97,24 @@ def masked_side(dense: Side, mask: Mask, name: str = "pruned") -> Side:
 
 
 def checkpoint_side(model: DenseModel, batch: TokenBatch, name: str = "other") -> Side:
-    """Another checkpoint, run by itself."""
-    side = dense_side(model, batch)
-    return replace(side, name=name, fingerprint=f"{model.fingerprint}:{model.dtype_name}")
+    """Another checkpoint, run by itself.
+
+    Args:
+        model: The model.
+        batch: A real micro-batch for the check of its runner.
+        name: What to call it.
+
+    Raises:
+        UsageError: If the text holds tokens that the model does not know.
+    """
+    known = model.module.get_input_embeddings().weight.shape[0]
+    largest = int(batch.input_ids.max())
+    if largest >= known:
+        raise UsageError(
+            f"the text holds token {largest}, but {model.source.id} knows {known} tokens only. "
+            "Compare models that share one vocabulary."
+        )
+    return replace(dense_side(model, batch), name=name)
 
 
 def changed(source: Source, note: str) -> Source:

@@ -13,20 +13,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shoal.diagnosis.theorems import (
-    divergence,
-    divergence_bounds,
-    predicted_amplification,
-    turn,
-    variance,
-)
+from shoal.diagnosis.logit_pairs import LogitPair, Tensors, log_total, subspace
+from shoal.diagnosis.theorems import turn
 from shoal.models.head import Head, LogitScorer, RowScorer, Scorer
 
 HEAD_ELEMENTS = 2**22
 """Logits that are formed at once, per model: enough rows that the output matrix is read seldom."""
 
-TABLE_ELEMENTS = 2**18
-"""Logits that are compared at once: their tables stay in a processor's cache."""
+TABLE_ELEMENTS = 2**16
+"""Logits that are compared at once: the few tables in use stay in a core's cache."""
+
+ACCELERATOR_TABLE_ELEMENTS = 2**23
+"""The same on an accelerator, which wants much to do at a time."""
 
 Columns = dict[str, NDArray[np.float64]]
 """Quantity -> its value at each position [R]; the names are those of `quantities`."""
@@ -100,12 +98,35 @@ class Look:
     """What is looked at.
 
     Attributes:
-        temperature: Temperature of the distributions.
-        candidates: Answer tokens, at least two; empty looks at none.
+        temperature: Temperature of the distributions, above zero.
+        candidates: Different answer tokens, at least two; empty looks at none.
     """
 
     temperature: float = 1.0
     candidates: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"a temperature must be above 0, got {self.temperature}")
+        if len(set(self.candidates)) < len(self.candidates) or len(self.candidates) == 1:
+            raise ValueError(f"answer tokens must differ and be at least two: {self.candidates}")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Two models compared at the same positions.
+
+    Attributes:
+        quantities: The quantities.
+        temperatures: Temperature -> the quantities that depend on it, and `logit_gap` beside them.
+        dense_nll: Negative log-likelihood of the token that follows, under the dense model, nats.
+        other_nll: The same under the other; both empty if nobody said which token follows.
+    """
+
+    quantities: Columns
+    temperatures: dict[float, Columns]
+    dense_nll: NDArray[np.float64]
+    other_nll: NDArray[np.float64]
 
 
 def compare(dense: Rows, other: Rows, look: Look) -> Columns:
@@ -119,16 +140,11 @@ def compare(dense: Rows, other: Rows, look: Look) -> Columns:
     Returns:
         All quantities; those of the hidden space only where both states are known and of one size,
         those of the subspace only where there are candidates.
+
+    Raises:
+        ValueError: If the vocabularies or the numbers of positions differ.
     """
-    parts = [
-        _compare(z, y, look) | _compare_states(dense, other, start, stop)
-        for start, stop, z, y in _chunks(dense, other)
-    ]
-    found = _joined(parts)
-    if "hidden_orthogonal" in found:
-        found["attenuation"] = _ratio(found["logit_orthogonal"], found["hidden_orthogonal"])
-    found["amplification"] = _ratio(found["probability_gap"], found["logit_gap"])
-    return found
+    return see(dense, other, look).quantities
 
 
 def sweep(dense: Rows, other: Rows, temperatures: Sequence[float]) -> dict[float, Columns]:
@@ -136,27 +152,72 @@ def sweep(dense: Rows, other: Rows, temperatures: Sequence[float]) -> dict[float
 
     Returns:
         Temperature -> the quantities of the probability space, and `logit_gap` beside them.
+
+    Raises:
+        ValueError: If the vocabularies or the numbers of positions differ.
     """
-    parts: dict[float, list[Columns]] = {t: [] for t in temperatures}
-    for _, _, z, y in _chunks(dense, other):
-        z, y = _spoken(z, y)
-        gap = {"logit_gap": turn(z, y).gap.cpu().numpy()}
-        for t in temperatures:
-            parts[t].append(_probabilities(z, y, t) | gap)
-    found = {t: _joined(columns) for t, columns in parts.items()}
-    for columns in found.values():
-        columns["amplification"] = _ratio(columns["probability_gap"], columns["logit_gap"])
-    return found
+    return see(dense, other, None, temperatures).temperatures
+
+
+def see(
+    dense: Rows,
+    other: Rows,
+    look: Look | None,
+    temperatures: Sequence[float] = (),
+    targets: Tensor | None = None,
+) -> Seen:
+    """Everything about two models at the same positions, from logits that are formed once.
+
+    Args:
+        dense: The dense model's rows.
+        other: The other's, as many, over the same vocabulary.
+        look: What is looked at, for the quantities.
+        temperatures: Also compare distributions at these.
+        targets: The token that follows each position [R].
+
+    Raises:
+        ValueError: If the vocabularies or the numbers of positions differ, or a candidate is none
+            of the tokens.
+    """
+    if look is not None and max(look.candidates, default=0) >= dense.vocabulary > 0:
+        raise ValueError(f"{max(look.candidates)} is none of the {dense.vocabulary} tokens")
+    found: list[Tensors] = []
+    swept: dict[float, list[Tensors]] = {t: [] for t in temperatures}
+    nll: list[list[Tensor]] = [[], []]
+    for start, stop, z, y in _chunks(dense, other):
+        if targets is not None:
+            follows = targets[start:stop, None].to(z.device)
+            for table, logits in zip(nll, (z, y), strict=True):
+                table.append(log_total(logits) - logits.gather(1, follows)[:, 0])
+        pair = LogitPair.spoken(z, y)
+        for t, parts in swept.items():
+            parts.append({"logit_gap": pair.turned.gap} | pair.probabilities(t))
+        if look is None:
+            continue
+        quantities = pair.logits() | pair.probabilities(look.temperature)
+        if look.candidates:
+            tokens = torch.tensor(look.candidates, device=z.device)
+            quantities |= subspace(z, y, tokens, look.temperature)
+        found.append(quantities | _compare_states(dense, other, start, stop))
+    return Seen(
+        _ratios(_joined(found)),
+        {t: _ratios(_joined(parts)) for t, parts in swept.items()},
+        *(_array(parts) for parts in nll),
+    )
 
 
 def _chunks(dense: Rows, other: Rows) -> Iterator[tuple[int, int, Tensor, Tensor]]:
     """First position, position after the last, and the logits of both, float64."""
     words = dense.vocabulary
-    if len(dense) != len(other) or words != other.vocabulary:
+    if words != other.vocabulary:
         raise ValueError(
-            f"{len(dense)} rows of {words} logits and {len(other)} rows of {other.vocabulary}"
+            f"the models have vocabularies of {words} and {other.vocabulary} tokens, so their "
+            "distributions cannot be compared; both must be over the same tokens"
         )
-    wide, narrow = (max(1, size // words) for size in (HEAD_ELEMENTS, TABLE_ELEMENTS))
+    if len(dense) != len(other):
+        raise ValueError(f"{len(dense)} positions cannot be compared with {len(other)}")
+    table = TABLE_ELEMENTS if dense.device.type == "cpu" else ACCELERATOR_TABLE_ELEMENTS
+    wide, narrow = (max(1, size // max(1, words)) for size in (HEAD_ELEMENTS, table))
     for first in range(0, len(dense), wide):
         last = min(first + wide, len(dense))
         z, y = dense.logits(first, last), other.logits(first, last).to(dense.device)
@@ -166,95 +227,44 @@ def _chunks(dense: Rows, other: Rows) -> Iterator[tuple[int, int, Tensor, Tensor
             yield start, stop, z[here].double(), y[here].double()
 
 
-def _spoken(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits without tokens that neither model ever says: those of padding may be -inf."""
-    if torch.isfinite(z.sum() + y.sum()):
-        return z, y
-    silent = ((z == -torch.inf) & (y == -torch.inf)).all(0)
-    return z[:, ~silent], y[:, ~silent]
-
-
-def _compare(z: Tensor, y: Tensor, look: Look) -> Columns:
-    inside = _candidates(z, y, look) if look.candidates else {}
-    z, y = _spoken(z, y)
-    logits = turn(z, y)
-    change = y - z
-    centred = change - change.mean(-1, keepdim=True)
-    plain = turn(z - z.mean(-1, keepdim=True), y - y.mean(-1, keepdim=True))
-    found = {
-        "logit_gap": logits.gap,
-        "logit_parallel": logits.parallel,
-        "logit_orthogonal": logits.orthogonal,
-        "logit_estimate": logits.estimate,
-        "logit_gap_centred": plain.gap,
-        "logit_change": centred.pow(2).mean(-1).sqrt(),
-        "logit_rms": z.pow(2).mean(-1).sqrt(),
-    }
-    columns = {name: value.cpu().numpy() for name, value in found.items()}
-    return columns | _probabilities(z, y, look.temperature) | inside
-
-
-def _probabilities(z: Tensor, y: Tensor, temperature: float) -> Columns:
-    log_p, log_q = (z / temperature).log_softmax(-1), (y / temperature).log_softmax(-1)
-    p, q = log_p.exp(), log_q.exp()
-    d = (y - z) / temperature
-    square = p * p
-    r = square / square.sum(-1, keepdim=True)
-    variance_p = variance(p, d)
-    bounds = divergence_bounds(variance_p, d.amax(-1) - d.amin(-1))
-    found = {
-        "probability_gap": turn(p, q).gap,
-        "probability_estimate": variance(r, d) / 2,
-        "kl": divergence(log_p, log_q),
-        "kl_estimate": variance_p / 2,
-        "kl_reverse": divergence(log_q, log_p),
-        "kl_bound": torch.stack(bounds).amin(0),
-        "total_variation": (p - q).abs().sum(-1) / 2,
-        "flip": (z.argmax(-1) != y.argmax(-1)).double(),
-        "entropy": -(p * log_p).sum(-1),
-        "amplification_predicted": predicted_amplification(z, p, temperature),
-    }
-    return {name: value.cpu().numpy() for name, value in found.items()}
-
-
-def _candidates(z: Tensor, y: Tensor, look: Look) -> Columns:
-    tokens = torch.tensor(look.candidates, device=z.device)
-    t = look.temperature
-    inside, moved = z[:, tokens] / t, y[:, tokens] / t
-    log_p, log_q = inside.log_softmax(-1), moved.log_softmax(-1)
-    mass = (inside.logsumexp(-1) - (z / t).logsumexp(-1)).exp()
-    kl = divergence(log_p, log_q)
-    found = {
-        "subspace_mass": mass,
-        "subspace_logit_gap": turn(inside, moved).gap,
-        "subspace_gap": turn(log_p.exp(), log_q.exp()).gap,
-        "subspace_kl": kl,
-        "subspace_kl_estimate": variance(log_p.exp(), moved - inside) / 2,
-        "subspace_floor": mass * kl,
-        "subspace_flip": (inside.argmax(-1) != moved.argmax(-1)).double(),
-    }
-    return {name: value.cpu().numpy() for name, value in found.items()}
-
-
-def _compare_states(dense: Rows, other: Rows, start: int, stop: int) -> Columns:
+def _compare_states(dense: Rows, other: Rows, start: int, stop: int) -> Tensors:
+    """Quantities of the hidden space."""
     if dense.states is None or other.states is None:
         return {}
     x, y = dense.states[start:stop].double(), other.states[start:stop].double()
     if x.shape != y.shape:
         return {}
     found = turn(x, y.to(x.device))
-    columns = {
+    return {
         "hidden_gap": found.gap,
         "hidden_parallel": found.parallel,
         "hidden_orthogonal": found.orthogonal,
         "hidden_estimate": found.estimate,
     }
-    return {name: value.cpu().numpy() for name, value in columns.items()}
 
 
-def _joined(parts: Sequence[Columns]) -> Columns:
+def _joined(parts: Sequence[Tensors]) -> Columns:
     names = parts[0] if parts else {}
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return {name: _array([part[name] for part in parts]) for name in names}
+
+
+def _array(parts: Sequence[Tensor]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = torch.cat(list(parts)).cpu().numpy() if parts else np.zeros(0)
+    return found
+
+
+def _ratios(columns: Columns) -> Columns:
+    """The quantities with those that are quotients of others."""
+    pairs = {
+        "attenuation": ("logit_orthogonal", "hidden_orthogonal"),
+        "amplification": ("probability_gap", "logit_gap"),
+    }
+    found = {
+        name: _ratio(columns[top], columns[bottom])
+        for name, (top, bottom) in pairs.items()
+        if top in columns and bottom in columns
+    }
+    return columns | found
 
 
 def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:

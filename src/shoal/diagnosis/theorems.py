@@ -23,6 +23,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.linalg import vecdot
+
+STEEP = 40.0
+"""Log-ratio of two probabilities above which the larger is all that counts in their difference."""
+
+BENNETT = 300.0
+"""R above which Bennett's bound is not used: e^R times a variance that rounding made zero."""
+
+
+def inner(x: Tensor, y: Tensor) -> Tensor:
+    """Inner products of rows [R, n] -> [R]; of a single row without a table of products."""
+    return torch.dot(x[0], y[0])[None] if len(x) == 1 else vecdot(x, y)
 
 
 @dataclass(frozen=True)
@@ -58,29 +70,117 @@ def turn(reference: Tensor, other: Tensor) -> Turn:
         reference: Vectors of the dense model [R, d]; float64 for the last digits.
         other: The other model's [R, d].
     """
-    change = other - reference
-    length = (reference * reference).sum(-1)
-    parallel = (change * reference).sum(-1) / length
-    across = change - parallel[:, None] * reference
-    orthogonal = ((across * across).sum(-1) / length).sqrt()
-    grown = 1 + parallel
-    # hypot rather than a quotient: where a = -1 the angle is a right one.
-    shortfall = 1 - grown / torch.hypot(grown, orthogonal)
-    tangent = orthogonal / grown
+    return turn_by(reference, other - reference)
+
+
+def turn_by(reference: Tensor, change: Tensor) -> Turn:
+    """Compare vectors with what they become under a change (T1).
+
+    Args:
+        reference: Vectors of the dense model [R, d].
+        change: D, the other model's less these [R, d].
+    """
+    square = inner(reference, reference)
+    parallel = inner(change, reference) / square
+    across = torch.addcmul(change, parallel[:, None], reference, value=-1)
+    orthogonal = (inner(across, across) / square).sqrt()
+    empty = square == 0
+    if empty.any():
+        # Zero vectors that stay so; the quotients are not numbers.
+        still = empty & (change == 0).all(-1)
+        parallel, orthogonal = (v.masked_fill(still, 0.0) for v in (parallel, orthogonal))
+    return Turn(angle_gap(1 + parallel, orthogonal), parallel, orthogonal)
+
+
+def angle_gap(along: Tensor, across: Tensor) -> Tensor:
+    """1 - cosine of the angle to the first axis of points in a plane; NaN at the origin [R]."""
+    tangent = across / along
     small = -torch.expm1(-0.5 * torch.log1p(tangent * tangent))
-    gap = torch.where(grown > 0, small, shortfall)
-    return Turn(_unless_equal(gap, change), _unless_equal(parallel, change), orthogonal)
-
-
-def _unless_equal(value: Tensor, change: Tensor) -> Tensor:
-    """Zero where nothing changed, also of zero vectors."""
-    return value.masked_fill((change == 0).all(-1), 0.0)
+    # hypot rather than a quotient: where 1 + a is zero the angle is a right one.
+    return torch.where(along > 0, small, 1 - along / torch.hypot(along, across))
 
 
 def variance(weights: Tensor, values: Tensor) -> Tensor:
     """Variance of values under weights that sum to one [R, n] -> [R]."""
-    centred = values - (weights * values).sum(-1, keepdim=True)
-    return (weights * centred * centred).sum(-1)
+    return inner(weights, _centred(weights, values).square_())
+
+
+def _centred(weights: Tensor, values: Tensor) -> Tensor:
+    """Values less their mean, a new table; what all values share leaves no rounding behind."""
+    centred = values - values[:, :1]
+    centred -= inner(weights, centred)[:, None]
+    return centred
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """How distributions p differ from q, which is proportional to p e^d, row by row [R].
+
+    Attributes:
+        gap: 1 - cos(p, q), exact.
+        gap_estimate: Its leading term, Var_r(d) / 2 (T2).
+        kl: KL(p || q) in nats, exact.
+        kl_estimate: Its leading term, Var_p(d) / 2 (T3).
+        kl_reverse: KL(q || p).
+        total_variation: Half the summed absolute difference.
+    """
+
+    gap: Tensor
+    gap_estimate: Tensor
+    kl: Tensor
+    kl_estimate: Tensor
+    kl_reverse: Tensor
+    total_variation: Tensor
+
+
+def tilt(log_p: Tensor, change: Tensor) -> Tilt:
+    """Compare distributions, from the change of logits itself, so that no digits are lost.
+
+    With c = d - E_p[d], M = E_p[e^c] and h = q / p - 1 = (e^c - M) / M, every term of
+    KL = log M = log(1 + E_p[e^c - 1 - c]) is at least zero, and T1 gives the angle from the
+    change p h of p, whose parallel and orthogonal parts are mean and deviation of h under r.
+
+    Args:
+        log_p: Log-probabilities of the dense model [R, V].
+        change: d, up to a constant [R, V].
+    """
+    # Few tables live at a time, and in place, so that they stay in a core's cache.
+    p = log_p.exp()
+    centred = _centred(p, change)
+    steep = centred.amax(-1) > STEEP
+    lift = torch.expm1(centred)
+    grown = inner(p, lift - centred)
+    kl, scale = torch.log1p(grown), 1 + grown
+    weighted = p * centred
+    reverse = inner(weighted, lift) / scale - kl
+    variance_p = inner(weighted, centred)
+    del weighted
+    h = lift.sub_(grown[:, None]).div_(scale[:, None])
+    total_variation = inner(p, h.abs()) / 2
+    r = p.square_()
+    r /= r.sum(-1, keepdim=True)
+    along = inner(r, h)
+    h -= along[:, None]
+    gap = angle_gap(1 + along, inner(r, h.square_()).sqrt())
+    centred -= inner(r, centred)[:, None]
+    variance_r = inner(r, centred.square_())
+    found = Tilt(gap, variance_r / 2, kl, variance_p / 2, reverse, total_variation)
+    if steep.any():
+        for name, values in _tilt_steeply(log_p[steep], change[steep]).items():
+            getattr(found, name)[steep] = values
+    return found
+
+
+def _tilt_steeply(log_p: Tensor, change: Tensor) -> dict[str, Tensor]:
+    """What needs another way where e^c would overflow, or p vanish that q does not."""
+    log_q = (log_p + change).log_softmax(-1)
+    moved = _difference(log_p, log_q)
+    return {
+        "gap": turn_by(log_p.exp(), moved).gap,
+        "kl": divergence(log_p, log_q),
+        "kl_reverse": divergence(log_q, log_p),
+        "total_variation": moved.abs().sum(-1) / 2,
+    }
 
 
 def tilted(log_p: Tensor, change: Tensor) -> Tensor:
@@ -98,13 +198,21 @@ def tilted(log_p: Tensor, change: Tensor) -> Tensor:
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     """KL(p || q) in nats [R], every term of which is at least zero (T3, exact).
 
-    Since q sums to one, sum p (e^g - 1) = 0 for g = log q - log p, so that the sum of
-    p (e^g - 1 - g) is the divergence, and small ones keep their digits.
+    Since p and q both sum to one, it is the sum of q - p - p g = p (e^g - 1 - g) as well, with
+    g = log(q / p), and so small ones keep their digits.
     """
-    g = (log_q - log_p).masked_fill(log_p == -torch.inf, 0.0)
-    terms = log_p.exp() * (torch.expm1(g) - g)
-    # What p all but rules out counts for q by its probability alone.
-    return torch.where(g > 40.0, log_q.exp() - log_p.exp() * (1 + g), terms).sum(-1)
+    silent = log_p == -torch.inf
+    # What p rules out adds q alone.
+    g = (log_q - log_p).masked_fill(silent, 0.0)
+    terms = _difference(log_p, log_q) - log_p.exp() * g
+    # Where p underflows the product is not a number.
+    return terms.masked_fill(~silent & (log_q == -torch.inf), torch.inf).sum(-1)
+
+
+def _difference(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """The difference q - p, to all digits also where the two nearly agree [R, V]."""
+    p, g = log_p.exp(), (log_q - log_p).masked_fill(log_q == -torch.inf, -torch.inf)
+    return torch.where(g > STEEP, log_q.exp() - p, p * torch.expm1(g))
 
 
 def divergence_from_change(log_p: Tensor, change: Tensor) -> Tensor:
@@ -113,23 +221,30 @@ def divergence_from_change(log_p: Tensor, change: Tensor) -> Tensor:
 
 
 def divergence_bounds(variance_p: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The Hoeffding, Bennett and linear bounds of the divergence, from Var_p(d) and R [R]."""
-    small = spread < 1e-3
-    safe = spread.masked_fill(small, 1.0)
-    factor = torch.where(small, 0.5 + spread / 6, (torch.expm1(safe) - safe) / safe**2)
-    return spread**2 / 8, variance_p * factor, spread
+    """The Hoeffding, Bennett and linear bounds of the divergence, from Var_p(d) and R [R].
+
+    Bennett's is infinite above R = 300: what p all but rules out may have left no trace in a
+    variance in floating point, and then the linear bound is the one that can be trusted.
+    """
+    small, large = spread < 1e-3, spread > BENNETT
+    safe = spread.masked_fill(small | large, 1.0)
+    series = 0.5 + spread / 6 + spread**2 / 24 + spread**3 / 120
+    factor = torch.where(small, series, (torch.expm1(safe) - safe) / safe**2)
+    bennett = (variance_p * factor).masked_fill(large, torch.inf)
+    return spread**2 / 8, bennett, spread
 
 
 def predicted_amplification(z: Tensor, p: Tensor, temperature: float) -> Tensor:
-    """(1 - cos p) / (1 - cos z) for an isotropic small change of logits (methods B.2, item 6) [R].
+    """(1 - cos p) / (1 - cos z) for small changes of equal variance in every logit [R].
 
-    mean(z^2) / T^2 (1 - sum r^2): softmax amplifies only where logits are larger than T.
+    The leading terms of T2 and T1, averaged over such changes, give mean(z^2) / T^2 (1 - sum r^2):
+    softmax amplifies only where logits are larger than T.
 
     Args:
         z: Logits of the dense model [R, V].
         p: Their softmax at the temperature [R, V].
         temperature: T.
     """
-    square = p * p
-    r = square / square.sum(-1, keepdim=True)
-    return (z * z).mean(-1) / temperature**2 * (1 - (r * r).sum(-1))
+    r = p * p
+    r /= r.sum(-1, keepdim=True)
+    return inner(z, z) / z.shape[-1] / temperature**2 * (1 - inner(r, r))

@@ -85,6 +85,7 @@ def load_dense(
     dtype: str = "auto",
     tokenizer: PreTrainedTokenizerBase | None = None,
     config: PreTrainedConfig | None = None,
+    quantised: bool = False,
 ) -> DenseModel:
     """Load a dense model.
 
@@ -96,6 +97,8 @@ def load_dense(
             `float32`, `bfloat16` or `float16`.
         tokenizer: Used instead of the checkpoint's own.
         config: The config, when it was read before.
+        quantised: Allow a quantised checkpoint, which then runs by the library that it needs and
+            as a whole only.
 
     Returns:
         The model in eval mode, with its blocks found.
@@ -103,6 +106,7 @@ def load_dense(
     Raises:
         UsageError: If there is no such model, or it is not a causal LM.
         UnsupportedModelError: If its blocks cannot be told, or it is quantised.
+        MissingDependencyError: If the library of its files is not installed.
     """
     if isinstance(model, DenseModel):
         return model
@@ -110,7 +114,8 @@ def load_dense(
         name = model.config.name_or_path or type(model).__name__
         return DenseModel(model, tokenizer, Source("object", name, None))
     source = model if isinstance(model, Source) else resolve(model)
-    config = config or load_config(source)
+    config = config or load_config(source, quantised=quantised)
+    packed = None if source.gguf else quantisation(config)
     where = pick_device(device)
     own = None if source.gguf else checkpoint_dtype(config)
     chosen = pick_dtype(dtype, where, own)
@@ -131,6 +136,11 @@ def load_dense(
     except ImportError as error:
         if source.gguf:
             raise _needs_gguf(source) from error
+        if packed is not None:
+            raise MissingDependencyError(
+                f"{source.id} is quantised ({packed}), and running it needs another package: "
+                f"{_first_line(error)}."
+            ) from error
         raise
     except (SafetensorError, RuntimeError, ValueError, OSError, KeyError) as error:
         raise UsageError(
@@ -140,7 +150,8 @@ def load_dense(
     _check_complete(source, report)
     if source.gguf:
         _forget_quantisation(module)
-    module.to(where)
+    if packed is None or module.device != where:
+        module.to(where)
     if tokenizer is None:
         tokenizer = load_tokenizer(source)
     return DenseModel(module, tokenizer, source)

@@ -10,16 +10,15 @@ import json
 from statistics import mean
 
 from shoal.core import fingerprint
-from shoal.data.encode import EncodedText, encode_corpus
-from shoal.data.items import ChoiceSet, Corpus, PromptItem, PromptSet
+from shoal.data.encode import EncodedText
+from shoal.data.items import ChoiceSet, Corpus, PromptSet
 from shoal.models.dense import DenseModel
 from shoal.objectives.base import Described
 from shoal.objectives.continuations import check_room, continue_greedily
 from shoal.objectives.decoding import end_tokens
 from shoal.objectives.kl import Divergence
 from shoal.objectives.options import BuildOptions
-from shoal.objectives.prompts import encode_prompts
-from shoal.objectives.text import DEFAULT_TEXTS, PASSAGES
+from shoal.objectives.prompting import prompts_of
 
 
 class Trajectory(Divergence):
@@ -39,7 +38,15 @@ class Trajectory(Divergence):
         self, data: Corpus | ChoiceSet | PromptSet, dense: DenseModel, options: BuildOptions
     ) -> Described:
         """Let the dense model continue the prompts."""
-        prompts = self._prompts(data, dense, options)
+        prompts = prompts_of(
+            data,
+            dense,
+            options.tokenisation,
+            limit=options.limit,
+            length=self.prompt_tokens,
+            new_tokens=self.new_tokens,
+            chat=self.chat,
+        )
         check_room(dense, prompts, self.new_tokens)
         continuations = self._continuations(prompts, dense, options)
         texts = tuple(
@@ -55,38 +62,6 @@ class Trajectory(Divergence):
                 "mean_continuation": mean(t.scored for t in texts),
                 "chat": self.chat,
             },
-        )
-
-    def _prompts(
-        self, data: Corpus | ChoiceSet | PromptSet, dense: DenseModel, options: BuildOptions
-    ) -> list[tuple[int, ...]]:
-        """Prompts as they are, the context of a first choice, or blocks of a text."""
-        if isinstance(data, Corpus):
-            tokenizer = dense.require_tokenizer()
-            blocks = encode_corpus(
-                data,
-                tokenizer,
-                options.tokenisation,
-                length=self.prompt_tokens,
-                num_blocks=options.limit or DEFAULT_TEXTS,
-                packing="documents" if data.name in PASSAGES else "packed",
-            )
-            if not self.chat:
-                return [block.tokens for block in blocks]
-            texts = [tokenizer.decode(b.tokens, skip_special_tokens=True) for b in blocks]
-            # A block may begin or end within a character.
-            items = [PromptItem(f"{i}", t.strip("\ufffd")) for i, t in enumerate(texts)]
-        elif isinstance(data, ChoiceSet):
-            # White space at a seam belongs to what follows, as where choices are scored.
-            items = [PromptItem(i.id, i.choices[0].context.rstrip()) for i in data.items]
-        else:
-            items = list(data.items)
-        return encode_prompts(
-            items[: options.limit],
-            dense,
-            options.tokenisation,
-            new_tokens=self.new_tokens,
-            chat=self.chat,
         )
 
     def _continuations(

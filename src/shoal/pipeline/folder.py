@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -59,28 +59,52 @@ def open_folder(folder: Path, config: RunConfig, model_name: str) -> None:
     Raises:
         UsageError: If it holds a run with other options.
     """
-    wanted = resolved(config, model_name)
+    claim(folder, resolved(config, model_name), free=FREE, results=(PLAN, STORE))
+
+
+def claim(
+    folder: Path,
+    wanted: dict[str, Any],
+    *,
+    free: Set[str] = frozenset(),
+    results: Sequence[str],
+    kind: str = "run",
+    flag: str = "--run-dir",
+) -> None:
+    """Create the folder of some work, or check that the one there belongs to the same work.
+
+    Args:
+        folder: The folder.
+        wanted: All options, ready for YAML; they are written into it.
+        free: Options that may differ.
+        results: Files without which nothing was done there yet.
+        kind: What the work is called.
+        flag: How a user chooses the folder.
+
+    Raises:
+        UsageError: If it holds such work with other options, or something else.
+    """
     path = folder / CONFIG
     if path.is_file():
-        there = _read(path)
-        if not (folder / PLAN).exists() and not (folder / STORE).exists():
-            # Nothing was evaluated under those options.
+        there = _read(path, flag)
+        if not any((folder / name).exists() for name in results):
+            # Nothing was done under those options.
             there = wanted
-        keys = sorted((set(there) | set(wanted)) - FREE)
+        keys = sorted((set(there) | set(wanted)) - free)
         differing = [k for k in keys if there.get(k) != wanted.get(k)]
         if differing:
             key = differing[0]
             raise UsageError(
-                f"{folder} holds another run: its {key} is {there.get(key)!r}, not "
-                f"{wanted.get(key)!r}. Choose another --run-dir, or delete that folder."
+                f"{folder} holds another {kind}: its {key} is {there.get(key)!r}, not "
+                f"{wanted.get(key)!r}. Choose another {flag}, or delete that folder."
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is not the folder of a run. Choose another.")
+        raise UsageError(f"{folder} exists and is not the folder of a {kind}. Choose another.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the run folder {folder} cannot be made: {error.strerror}. Choose another --run-dir."
+            f"the folder {folder} cannot be made: {error.strerror}. Choose another {flag}."
         ) from error
     _write(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
     _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
@@ -98,8 +122,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise UsageError(
-            f"another process is running in {folder}. Wait for it, or choose another --run-dir; "
-            "searches may share evaluations with --store."
+            f"another process is running in {folder}. Wait for it, or choose another folder; what "
+            "is known may be shared with --store."
         ) from error
     try:
         yield
@@ -125,13 +149,13 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, flag: str) -> dict[str, Any]:
     try:
         there = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError):
         there = None
     if not isinstance(there, dict):
-        raise UsageError(f"{path} is damaged. Delete it, or choose another --run-dir.")
+        raise UsageError(f"{path} is damaged. Delete it, or choose another {flag}.")
     return there
 
 

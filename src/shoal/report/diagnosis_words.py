@@ -1,0 +1,108 @@
+"""How a diagnosis speaks: numbers, limits, names of uses and of what was compared."""
+
+from math import isfinite, isnan
+
+from shoal.diagnosis.records import Diagnosis, Mean, Reason, Verdict
+
+USES = {
+    "choice": "Multiple choice and classification",
+    "retrieval": "Retrieval",
+    "short": "Short generation",
+    "long": "Long generation",
+}
+
+NOT_SETTLED = "not settled"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for people: three digits, no trailing zeros, and words where there is none."""
+    if value is None:
+        return "–"
+    if isnan(value):
+        return "no number"
+    if not isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    if value and abs(value) < 1e-3:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        text = f"{mantissa}e{int(power)}"
+    else:
+        text = f"{value:.{digits}g}"
+        if "e" in text:
+            text = f"{value:,.0f}"
+    return text.replace("-", "−", 1) if value < 0 else text
+
+
+def interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> str:
+    """A number with its interval, if it has one, whose ends have so many digits."""
+    if value is None or low is None or high is None:
+        return number(value)
+    return f"{number(value)} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def mean(found: Mean | None) -> str:
+    """A mean with its interval; a dash where there is none."""
+    return "–" if found is None else interval(found.value, found.low, found.high)
+
+
+def stacked(found: Mean | None) -> str:
+    """The same with the interval in a line of its own, for tables with many columns."""
+    return mean(found).replace(" [", "\n[")
+
+
+def limits(reason: Reason) -> str:
+    """Where a number is safe, and where broken; a limit itself belongs to the better level."""
+    if reason.safe > reason.broken:
+        return f"safe from {number(reason.safe)}, broken below {number(reason.broken)}"
+    return f"safe up to {number(reason.safe)}, broken above {number(reason.broken)}"
+
+
+def doubt(reason: Reason) -> str:
+    """Why a number does not settle its level; empty if it does."""
+    if reason.settled:
+        return ""
+    return "no interval" if reason.low is None else "the interval crosses a limit"
+
+
+def use_name(verdict: Verdict) -> str:
+    """Name of a use."""
+    return USES.get(verdict.use, verdict.use)
+
+
+def parameters(count: int) -> str:
+    """A number of parameters."""
+    if count < 1e6:
+        return f"{count:,}"
+    return f"{count / 1e9:.2f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
+
+
+def other_name(diagnosis: Diagnosis) -> str:
+    """What the other model is called beside the dense one."""
+    return "pruned" if diagnosis.other.kind == "plan" else "other"
+
+
+def heading(diagnosis: Diagnosis) -> str:
+    """What was compared with what."""
+    if diagnosis.other.mask is not None:
+        return f"{diagnosis.dense.id}, pruned"
+    return f"{diagnosis.other.name} against {diagnosis.dense.id}"
+
+
+def origin(diagnosis: Diagnosis) -> str:
+    """Where the other model comes from."""
+    other = diagnosis.other
+    if other.mask is None:
+        return f"{other.kind} {other.name}"
+    chosen = f", chosen by {other.objective}" if other.objective else ""
+    return f"removed: {other.mask}{chosen} ({other.kind} {other.name})"
+
+
+def sizes(diagnosis: Diagnosis) -> str:
+    """Depth and parameters of both models."""
+    before, after = diagnosis.dense_parameters, diagnosis.other.parameters
+    gap = (after - before) / before if before else 0.0
+    told = f" ({abs(gap):.1%} {'more' if gap > 0 else 'fewer'})" if gap else ""
+    return (
+        f"dense: {diagnosis.dense_depth} blocks, {parameters(before)} parameters; "
+        f"{other_name(diagnosis)}: {diagnosis.other.depth} blocks, {parameters(after)} parameters"
+        f"{told}"
+    )
