@@ -59,11 +59,12 @@ def plans(options: argparse.Namespace, dense: Any) -> dict[tuple[str, int], Plan
             granularity="block",
             search="greedy",
             data_dir=options.data_dir,
-            run_dir=options.work / name,
+            run_dir=options.work / f"search-{name}",
+            store=options.work / f"{name}.sqlite",
             **(values | task),
         )
         whole = result.plan
-        for k, (loss, mask) in greedy_path(options.work / name, dense.depth).items():
+        for k, (loss, mask) in greedy_path(options.work / f"search-{name}", dense.depth).items():
             score = whole.score and Score(
                 mean=loss, dense=whole.score.dense, examples=whole.score.examples
             )
