@@ -3,10 +3,10 @@
     python benchmarks/diagnosis.py smollm2-135m --data-dir DATA --work WORK --json study.json
 
 Greedy search over whole blocks under the margin of arc_easy, the NLL of wikitext2, and the
-divergence along the dense model's own chat answers to GSM8K questions; then `shoal.diagnose` of what
-each search passes through, on other questions. Everything is kept in WORK, so running the script
-again goes on where it stopped. DATA needs GSM8K's test part in full, of which the diagnosis reads
-the first questions and the search items 200 to 231.
+divergence along the dense model's own chat answers to GSM8K questions; then `shoal.diagnose` of
+what each search passes through, on other questions. Everything is kept in WORK, so running the
+script again goes on where it stopped. DATA needs GSM8K's test part in full, of which the diagnosis
+reads the first questions and the search items 200 to 231.
 """
 
 import argparse

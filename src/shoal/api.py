@@ -26,7 +26,7 @@ from shoal.evaluation.tasks import TaskSettings
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config, load_dense, quantisation
 from shoal.models.source import Source, resolve
-from shoal.pipeline.diagnose import DiagnosisResult, run_diagnosis
+from shoal.pipeline.diagnosis.run import DiagnosisResult, run_diagnosis
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.plans import PlanLike, as_plan, check_plan, mask_for

@@ -4,7 +4,7 @@ import pytest
 
 from shoal.cli.diagnosis_results import print_diagnosis
 from shoal.diagnosis.verdict import USES
-from shoal.report import diagnosis_words
+from shoal.report.diagnosis import words as diagnosis_words
 from shoal.testing.diagnoses import PARTS, made_up_diagnosis
 
 

@@ -47,7 +47,7 @@ def diagnose(
     from shoal.cli.diagnosis_results import print_diagnosis
     from shoal.cli.screen import Screen, out
     from shoal.diagnosis.records import LEVELS
-    from shoal.pipeline.diagnose import run_diagnosis
+    from shoal.pipeline.diagnosis.run import run_diagnosis
 
     quiet_libraries()
     result = run_diagnosis(

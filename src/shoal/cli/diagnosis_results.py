@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from shoal.cli.screen import out, table
 from shoal.diagnosis.records import Diagnosis, FreeRun, Mean, Reason, Verdict
-from shoal.report.diagnosis_words import NOT_SETTLED, heading, interval, number, origin, sizes
+from shoal.report.diagnosis.words import NOT_SETTLED, heading, interval, number, origin, sizes
 
 USES = {
     "choice": "multiple\nchoice",

@@ -1,0 +1,1 @@
+"""Multiple choice: by the texts of options, and by their letters."""

@@ -1,0 +1,1 @@
+"""Probe 3: both models write by themselves."""

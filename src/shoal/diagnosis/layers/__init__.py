@@ -1,0 +1,1 @@
+"""Probe 1: every site of the dense model alone."""

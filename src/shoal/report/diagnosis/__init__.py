@@ -1,0 +1,1 @@
+"""What people see of a diagnosis: figures and a page."""

@@ -1,0 +1,195 @@
+"""The numbers of a diagnosis as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.diagnosis.quantities import QUANTITIES
+from shoal.diagnosis.records import (
+    Amplification,
+    FreeRuns,
+    Layerwise,
+    Mean,
+    Options,
+    Retrieval,
+    SiteRow,
+    TeacherForced,
+)
+from shoal.report.diagnosis.choices import choice_label, floor
+from shoal.report.diagnosis.layers import local
+from shoal.report.diagnosis.marks import run_label
+from shoal.report.diagnosis.retrieval import POOLINGS
+from shoal.report.diagnosis.texts import writers
+from shoal.report.diagnosis.words import mean, number, stacked
+from shoal.report.page import Table
+
+FORCED = ("kl", "flip", "hidden_gap", "logit_gap", "probability_gap", "total_variation", "entropy")
+"""Quantities that are shown at once; the others are folded."""
+
+
+def sites_table(sites: Sequence[SiteRow], caption: str) -> Table:
+    """One row per site."""
+    header = ["site", "removed", "1 − cos h", "1 − cos z", "1 − cos p", "KL here", "KL at the end"]
+    names = ("hidden_gap", "logit_gap", "probability_gap", "kl")
+    rows = [
+        [
+            row.site,
+            "yes" if row.removed else "",
+            *(stacked(local(row).get(name)) for name in names),
+            stacked(row.final.get("kl")),
+        ]
+        for row in sites
+    ]
+    return Table(header, rows, caption)
+
+
+def skipped_table(layerwise: Layerwise) -> Table:
+    """Sites that could not be run, and why."""
+    rows = list(layerwise.skipped.items())
+    return Table(["site", "why"], rows, "Sites that could not be run", numbers=False)
+
+
+def quantities_table(means: Mapping[str, Mean], caption: str) -> Table:
+    """Name, meaning and mean of some quantities."""
+    known = QUANTITIES
+    rows = [[n, known[n].meaning if n in known else "", mean(m)] for n, m in means.items()]
+    return Table(["quantity", "meaning", "mean"], rows, caption, numbers=False)
+
+
+def forced_table(forced: TeacherForced) -> Table:
+    """The few quantities that tell most, over all steps and over the first."""
+    rows = [
+        [n, QUANTITIES[n].meaning, stacked(forced.overall.get(n)), stacked(forced.short.get(n))]
+        for n in FORCED
+        if n in forced.overall
+    ]
+    rows += [
+        ["", "KL summed over the steps of a text", stacked(forced.sequence_kl), ""],
+        ["", "NLL per token of the text under the dense model", stacked(forced.dense_nll), ""],
+        ["", "the same under the other", stacked(forced.other_nll), ""],
+    ]
+    header = ["quantity", "meaning", "all steps", f"first {forced.short_steps}"]
+    return Table(header, rows, "Along the dense model's text; divergences in nats", numbers=False)
+
+
+def amplification_table(found: Sequence[Amplification]) -> Table:
+    """One row per temperature."""
+    header = ["T", "ratio of means", "measured", "predicted", "above 1", "predicted above 1"]
+    header += ["rank correlation", "KL"]
+    rows = [
+        [
+            f"{a.temperature:g}",
+            number(a.ratio),
+            number(a.measured),
+            number(a.predicted),
+            number(a.amplified),
+            number(a.predicted_amplified),
+            number(a.rank_correlation),
+            mean(a.means.get("kl")),
+        ]
+        for a in found
+    ]
+    caption = "(1 − cos p) / (1 − cos z): medians over positions, and where it is above 1"
+    return Table(header, rows, caption)
+
+
+def runs_table(free: FreeRuns) -> Table:
+    """One row per pair of runs."""
+    header = ["run", "parted at the end", "first difference", "different tokens"]
+    header += ["KL before", "KL after"]
+    rows = [
+        [
+            run_label(r) + (" (control)" if r.control else ""),
+            number(r.diverged.value[-1]) if r.diverged.value else "–",
+            stacked(r.first_divergence),
+            stacked(r.flip_rate),
+            stacked(r.before.get("kl")),
+            stacked(r.after.get("kl")),
+        ]
+        for r in free.runs
+    ]
+    return Table(header, rows, "Runs: shares, the step of the first difference, KL in nats")
+
+
+def texts_table(free: FreeRuns) -> Table:
+    """One row per writer."""
+    names = {
+        "length": "tokens",
+        "ended": "ended",
+        "distinct_1": "distinct 1",
+        "distinct_2": "distinct 2",
+        "distinct_3": "distinct 3",
+        "longest_repeat": "longest repeat",
+        "looping": "looping",
+        "surprise": "surprise",
+    }
+    rows = [
+        [f"{w.name}, {w.way}", *(stacked(getattr(w.text, name)) for name in names)]
+        for w in writers(free)
+    ]
+    return Table(["writer", *names.values()], rows, "What the texts look like")
+
+
+def choices_table(choices: Sequence[Options]) -> Table:
+    """One row per task and scoring."""
+    header = ["task, scoring (items)", "accuracy, dense", "other", "change", "same option"]
+    header += ["KL in the options", "KL, vocabulary", "floor", "p of the options"]
+    rows = [
+        [
+            f"{choice_label(o)} ({o.items})",
+            stacked(o.accuracy_dense),
+            stacked(o.accuracy_other),
+            stacked(o.accuracy_change),
+            stacked(o.kept),
+            stacked(o.inside.get("subspace_kl")),
+            stacked(o.vocabulary.get("kl")),
+            stacked(floor(o)),
+            stacked(o.vocabulary.get("subspace_mass")),
+        ]
+        for o in choices
+    ]
+    return Table(header, rows, "Multiple choice; divergences in nats")
+
+
+def retrieval_table(found: Sequence[Retrieval]) -> Table:
+    """One row per pooling."""
+    header = ["embedding", "texts", "neighbours kept", "rank correlation", "found, dense"]
+    header += ["found, other", "change", "1 − cosine"]
+    rows = [
+        [
+            POOLINGS.get(r.pooling, r.pooling),
+            str(r.texts),
+            stacked(r.overlap),
+            stacked(r.rank_correlation),
+            stacked(r.found_dense),
+            stacked(r.found_other),
+            stacked(r.found_change),
+            stacked(r.hidden_gap),
+        ]
+        for r in found
+    ]
+    return Table(header, rows, "Embeddings")
+
+
+def glossary() -> Table:
+    """All quantities."""
+    rows = [[q.name, q.space, q.meaning] for q in QUANTITIES.values()]
+    return Table(["quantity", "space", "meaning"], rows, "Quantities", numbers=False)
+
+
+def settings_table(values: Mapping[str, Any], caption: str) -> Table:
+    """Settings with the names of nested ones joined by dots."""
+    rows = [[name, text] for name, text in flat(values)]
+    return Table(["name", "value"], rows, caption, numbers=False)
+
+
+def flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
+    """Nested values as pairs of a dotted name and a text."""
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            found += flat(value, f"{above}{name}.")
+        elif isinstance(value, list | tuple):
+            found.append((f"{above}{name}", ", ".join(map(str, value)) or "none"))
+        else:
+            found.append((f"{above}{name}", "none" if value in (None, {}) else str(value)))
+    return found
