@@ -33,7 +33,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 def questions(options: argparse.Namespace) -> Path:
     """The calibration questions as a file of their own."""
-    path: Path = options.work / "questions.jsonl"
+    path: Path = options.work / "gsm8k_calibration.jsonl"
     data = load_prompts("gsm8k", data_dir=options.data_dir, purpose="report")
     rows = [{"prompt": i.prompt, "answer": i.answers[0]} for i in data.items[CALIBRATION]]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,7 +1,5 @@
 """The page builder: valid, self-contained, and safe whoever wrote the text."""
 
-from collections import Counter
-from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
@@ -25,63 +23,7 @@ from shoal.report.page import (
     write_page,
 )
 from shoal.report.style import new_figure
-
-EVIL = "<script>alert(1)</script><img src=x onerror='a'>\"</pre></style>&amp;{{ 7*7 }}"
-VOID = {"meta", "link", "br", "img", "hr", "input"}
-
-
-class Outline(HTMLParser):
-    """Tags, ids and links of a page; refuses tags that do not match."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.ids, self.links, self.text = [], [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self._see(tag, attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self._see(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open[-1] == tag, f"</{tag}> where </{self.open[-1]}> was due"
-        self.open.pop()
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-    def _see(self, tag, attrs):
-        assert len({name for name, _ in attrs}) == len(attrs)
-        self.tags.append(tag)
-        for name, value in attrs:
-            assert not name.startswith("on"), name
-            if name == "id":
-                self.ids.append(value)
-            if name in {"href", "src", "xlink:href"}:
-                self.links.append(value)
-
-
-def outline(html):
-    found = Outline()
-    found.feed(html)
-    found.close()
-    assert found.open == []
-    return found
-
-
-def check(html):
-    """What holds of every page."""
-    found = outline(html)
-    twice = [name for name, n in Counter(found.ids).items() if n > 1]
-    assert twice == []
-    assert all(link.startswith("#") and link[1:] in found.ids for link in found.links)
-    assert "http://" not in html
-    assert "https://" not in html
-    assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
-    return found
+from shoal.testing.pages import EVIL, check
 
 
 def figure():

@@ -1,8 +1,6 @@
 """The page of a diagnosis: verdicts first, a section for each part that was measured."""
 
 import math
-from importlib import util
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +12,7 @@ from shoal.report.diagnosis.tables import flat
 from shoal.report.diagnosis.words import interval, limits, number
 from shoal.report.page import render_page
 from shoal.testing.diagnoses import PARTS, made_up_diagnosis
-
-_spec = util.spec_from_file_location("page_checks", Path(__file__).with_name("test_page.py"))
-_checks = util.module_from_spec(_spec)
-_spec.loader.exec_module(_checks)
-check, EVIL = _checks.check, _checks.EVIL
+from shoal.testing.pages import EVIL, check
 
 SECTIONS = {
     "verdicts": "Verdicts",

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shoal.diagnosis.freerun.writing import Writing, written
+from shoal.diagnosis.freerun.writing import ROOM, Writing, written
 from shoal.diagnosis.passages import Passage, compare_along
 from shoal.diagnosis.sides import Side
 from shoal.diagnosis.spaces import HEAD_ELEMENTS, TABLE_ELEMENTS
@@ -66,11 +66,11 @@ def cost_of(probes: Probes) -> Cost:
         seconds += written_texts * count * steps * rates.step
         seconds += pairs * (1.5 * read * rates.read + count * steps * rates.compare)
     if "layerwise" in wanted:
-        share = min(1.0, config.layer_prompts / max(1, count))
         sites = SITES_PER_BLOCK * probes.dense.model.depth
         rows = min(count, config.layer_prompts) * config.layer_positions
+        share = min(1.0, config.layer_final_prompts / max(1, count))
         # Of each site both variants, and its effect at the end, for which half the blocks run.
-        seconds += sites * (3 * rows * rates.compare + 0.25 * share * read * rates.read)
+        seconds += sites * (2 * rows * rates.compare + 0.25 * share * read * rates.read)
     for data in texts.choices:
         # About as many positions as a prompt and its options have, both ways of asking.
         seconds += len(data) * (200 * rates.read + 2 * rates.compare)
@@ -103,7 +103,7 @@ def _step(probes: Probes) -> float:
     if not prompts:
         return 0.0
     longest = max(map(len, prompts)) + probes.config.steps
-    count = max(1, min(len(prompts), probes.config.batch_tokens // longest))
+    count = max(1, min(len(prompts), ROOM * probes.config.batch_tokens // longest))
     some = sorted(prompts, key=len)[-count:] if probes.texts.padded else [prompts[0]]
 
     def write(side: Side, steps: int) -> Callable[[], object]:

@@ -106,7 +106,7 @@ def _diagnosed(request: Request, models: Models, probes: Probes) -> Diagnosis:
     found = Diagnosis(
         dense=models.dense.ref,
         dense_depth=models.dense.depth,
-        dense_parameters=sum(p.numel() for p in models.dense.module.parameters()),
+        dense_parameters=int(models.dense.module.num_parameters()),
         other=subject(request, models, probes.other),
         settings=_settings(request, models, probes),
         layerwise=probes.layerwise() if "layerwise" in wanted else None,

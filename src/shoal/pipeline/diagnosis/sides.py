@@ -134,14 +134,14 @@ def _check_differs(dense: Side, other: Side, batch: TokenBatch) -> None:
 def subject(request: Request, models: Models, other: Side) -> Subject:
     """What the other model is, for the record."""
     plan = request.plan
-    module = other.model.module
+    module: Any = other.model.module
     return Subject(
         name=request.other_name,
         kind="checkpoint" if plan is None else "plan",
         mask=models.mask,
         objective=plan.objective if isinstance(plan, Plan) else None,
         depth=other.model.depth,
-        parameters=sum(p.numel() for p in module.parameters()),
+        parameters=int(module.num_parameters()),
     )
 
 
