@@ -232,3 +232,12 @@ def test_texts_that_do_not_fit_are_refused(llama):
 def test_ways_of_writing_that_make_no_sense_are_refused(values):
     with pytest.raises(UsageError):
         Writing(*values)
+
+
+def test_a_model_whose_generation_breaks_is_refused_with_the_reason(llama, monkeypatch):
+    def broken(*args, **kwargs):
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(llama.model.module, "generate", broken)
+    with pytest.raises(UnsupportedModelError, match=r"AttributeError: no such field.*--probes"):
+        write(llama, Writing(2))

@@ -27,6 +27,9 @@ from shoal.objectives.prompt_batches import PromptBatch, prompt_batches
 
 Tokens = tuple[int, ...]
 
+_FAILURES = (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
+"""What transformers raises where it cannot generate with a model, though it says that it can."""
+
 ROOM = 4
 """How many times as many positions run together as when texts are read: a step runs one each."""
 
@@ -125,8 +128,8 @@ def gumbel(seed: int, prompt: int, step: int, size: int) -> np.ndarray[Any, np.d
 def _check(side: Side, prompts: Sequence[Tokens], writing: Writing) -> None:
     if not side.model.module.can_generate():
         raise UnsupportedModelError(
-            f"{side.model.source.id} cannot generate text, so it cannot run freely. Leave the free "
-            "runs out."
+            f"{side.model.source.id} cannot generate text. Probes that need no text of its own "
+            "still run: --probes choice,retrieval."
         )
     check_room(side.model, prompts, writing.new_tokens)
 
@@ -145,12 +148,19 @@ def _write(side: Side, batch: PromptBatch, writing: Writing, pad: int) -> list[l
     settings = greedy_settings(Decoding(writing.new_tokens, writing.stops, pad))
     chance = _Chance(batch.examples, width, writing)
     with neutral(model, settings), torch.inference_mode():
-        whole = model.generate(
-            batch.input_ids.to(side.model.device),
-            attention_mask=batch.attention_mask.to(side.model.device),
-            generation_config=settings,
-            logits_processor=LogitsProcessorList([chance]),
-        )
+        try:
+            whole = model.generate(
+                batch.input_ids.to(side.model.device),
+                attention_mask=batch.attention_mask.to(side.model.device),
+                generation_config=settings,
+                logits_processor=LogitsProcessorList([chance]),
+            )
+        except _FAILURES as error:
+            raise UnsupportedModelError(
+                f"{side.model.source.id} fails while it generates ({type(error).__name__}: "
+                f"{error}). Probes that need no text of its own still run: --probes "
+                "choice,retrieval."
+            ) from error
     texts = [_until(tokens, writing.stops) for tokens in whole[:, width:].tolist()]
     finite = torch.stack(chance.finite, 1).cpu()
     for known, text in zip(finite, texts, strict=True):
