@@ -51,7 +51,8 @@ def greedy_path(folder: Path, depth: int) -> dict[int, tuple[float, Mask]]:
 def plans(options: argparse.Namespace, dense: Any) -> dict[tuple[str, int], Plan]:
     """Search under every objective, and take a plan of every size asked for."""
     found = {}
-    for name, values in SEARCHES.items():
+    for name in options.objectives:
+        values = SEARCHES[name]
         task = {"task": str(questions(options))} if name == "trajectory" else {}
         result = shoal.search(
             dense,
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 3, 5, 7])
+    parser.add_argument("--objectives", nargs="+", default=list(SEARCHES))
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     layers: dict[str, Any] = {}
     for k in options.sizes:
-        for objective in SEARCHES:
+        for objective in options.objectives:
             result = shoal.diagnose(
                 dense,
                 plan=chosen[objective, k],

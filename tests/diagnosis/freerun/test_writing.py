@@ -169,10 +169,10 @@ def test_what_is_kept_is_not_written_again(llama, monkeypatch):
 
     monkeypatch.setattr(llama.model.module, "generate", killed)
     with pytest.raises(KeyboardInterrupt):
-        write(llama, writing, batch_tokens=40, kept=kept)
+        write(llama, writing, batch_tokens=10, kept=kept)
     assert len(kept) == calls[0] + calls[1]
     told = []
-    found = write(llama, writing, batch_tokens=40, kept=kept, on_step=told.append)
+    found = write(llama, writing, batch_tokens=10, kept=kept, on_step=told.append)
     assert sum(calls[3:]) == len(PROMPTS) - calls[0] - calls[1]
     assert sum(told) == 8 * len(PROMPTS)
     assert len(told) == len(calls) - 2
