@@ -217,7 +217,9 @@ def test_bad_requests_are_refused(shoal, tiny_folder, make_plan, small, tmp_path
     assert "no multiple-choice" in refused("--plan", plan, *flags(small, tasks="wikitext2"))
     assert "chat template" in refused("--plan", plan, *flags(small), "--chat")
     assert "one token" in refused("--plan", plan, *flags(small, answers="certainly not|no"))
-    assert "does not fit the 128 positions" in refused("--plan", plan, *flags(small, steps="100000"))
+    assert "does not fit the 128 positions" in refused(
+        "--plan", plan, *flags(small, steps="100000")
+    )
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     assert refused("--plan", plan, *flags(small, prompts=empty))

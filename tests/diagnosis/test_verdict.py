@@ -63,13 +63,13 @@ def retrieval(overlap, pooling="mean"):
     )
 
 
-def diagnosis(objective="margin:arc_easy", kind="plan", **parts):
+def diagnosis(objective="margin:arc_easy", kind="plan", steps=64, **parts):
     return Diagnosis(
         dense=ModelRef(id="m", fingerprint="f"),
         dense_depth=30,
         dense_parameters=1,
         other=Subject(name="p", kind=kind, objective=objective, depth=29, parameters=1),
-        settings={},
+        settings={"steps": steps},
         **parts,
     )
 
@@ -164,3 +164,8 @@ def test_worst_level_of_a_diagnosis():
     judged = found.model_copy(update={"verdicts": verdicts(found, Thresholds())})
     assert judged.worst == "risky"
     assert found.worst == "safe"
+
+
+def test_short_runs_say_nothing_of_long_generation():
+    found = diagnosis(steps=16, teacher_forced=forced(exact(0.1), exact(0.01)))
+    assert [v.use for v in verdicts(found, Thresholds())] == ["short"]

@@ -28,7 +28,7 @@ def options(tmp_path, monkeypatch):
     choices.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
         **{"prompts": str(prompts), "texts": str(prompts), "tasks": str(choices), "steps": 6},
-        **{"seeds": (0,), "layer_positions": 2, "out": str(tmp_path / "out")},
+        **{"seeds": (0,), "layer_positions": 2, "out": str(tmp_path / "out"), "short_steps": 3},
     }
 
 
@@ -118,3 +118,16 @@ def test_results_do_not_depend_on_batches(options, tmp_path):
     one, two = (f.teacher_forced.overall for f in found)
     for name in ("kl", "hidden_gap", "probability_gap", "subspace_kl"):
         assert one[name].value == pytest.approx(two[name].value, rel=1e-3, abs=1e-7)
+
+
+def test_sites_that_cannot_be_replaced_are_dropped_and_it_is_said(options):
+    one, two = (
+        load_dense(tiny_model("gemma3n_text", seed=seed), tokenizer=tiny_tokenizer())
+        for seed in (0, 1)
+    )
+    layers = shoal.diagnose(
+        one, against=two, **{**options, "probes": ("layerwise",)}
+    ).diagnosis.layerwise
+    assert layers.mode == "dropped"
+    assert layers.notes[0].startswith("sites are dropped, not replaced")
+    assert any(row.normed or row.final for row in layers.sites)

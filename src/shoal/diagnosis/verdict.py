@@ -4,6 +4,7 @@ A use is as good as the worst of the few numbers that decide it. A verdict is se
 intervals of those numbers lie on one side of the limits; else more prompts or items are needed.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from shoal.config.thresholds import Thresholds
@@ -113,7 +114,10 @@ def _short(diagnosis: Diagnosis) -> Found:
 
 
 def _long(diagnosis: Diagnosis) -> Found:
+    """Nothing where no more steps were run than a short generation has."""
     forced = diagnosis.teacher_forced
+    if forced is not None and diagnosis.settings.get("steps", math.inf) <= forced.short_steps:
+        return
     if forced is not None:
         yield "long_kl", forced.overall.get("kl")
     runs = () if diagnosis.free_runs is None else diagnosis.free_runs.runs

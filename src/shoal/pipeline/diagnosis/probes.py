@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from shoal.config.diagnosis import DiagnosisConfig
+from shoal.core.errors import UnsupportedModelError
 from shoal.diagnosis.amplification import amplify
 from shoal.diagnosis.choice.options import choose
 from shoal.diagnosis.forced import teacher_forced
@@ -73,23 +74,34 @@ class Probes:
         passages = self.passages[: config.layer_prompts]
         replaced = self.other.fingerprint if self.replacement is not None else None
 
+        counts: Any = {
+            "positions": config.layer_positions,
+            "final_prompts": config.layer_final_prompts,
+        }
+
+        def measure(replacement: DenseModel | None, advance: Callable[[int], None]) -> Layerwise:
+            return layerwise(
+                self.dense,
+                passages,
+                self.look,
+                replacement=replacement,
+                batch_tokens=config.batch_tokens,
+                seed=config.seed,
+                on_step=advance,
+                **counts,
+            )
+
         def compute() -> Layerwise:
-            counts: Any = {
-                "positions": config.layer_positions,
-                "final_prompts": config.layer_final_prompts,
-            }
             total = layerwise_work(self.dense, passages, **counts)
             with self.bar("Each site alone, in the dense model's context", total) as advance:
-                return layerwise(
-                    self.dense,
-                    passages,
-                    self.look,
-                    replacement=self.replacement,
-                    batch_tokens=config.batch_tokens,
-                    seed=config.seed,
-                    on_step=advance,
-                    **counts,
-                )
+                try:
+                    return measure(self.replacement, advance)
+                except UnsupportedModelError as error:
+                    if self.replacement is None:
+                        raise
+                    note = f"sites are dropped, not replaced: {error}"
+                found = measure(None, advance)
+                return found.model_copy(update={"notes": (note, *found.notes)})
 
         asked = [config.layer_positions, config.layer_final_prompts, config.seed]
         texts = [asdict(passage) for passage in passages]
