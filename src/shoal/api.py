@@ -45,16 +45,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _keeps_mode(stage: F) -> F:
-    """Put a model object back into training mode if it was in it."""
+    """Put every part of model objects back into the mode that it was in."""
 
     @wraps(stage)
     def run(model: Model, *args: Any, **kwargs: Any) -> Any:
-        training = isinstance(model, PreTrainedModel) and model.training
+        given = [m for m in (model, *args, *kwargs.values()) if isinstance(m, PreTrainedModel)]
+        modes = [(part, part.training) for m in given for part in m.modules()]
         try:
             return stage(model, *args, **kwargs)
         finally:
-            if training and isinstance(model, PreTrainedModel):
-                model.train()
+            for part, training in modes:
+                part.training = training
 
     return cast(F, run)
 

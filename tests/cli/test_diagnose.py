@@ -134,6 +134,27 @@ def test_fail_on_only_where_it_is_that_bad(shoal, tiny_folder, make_plan, small)
     assert shoal(*command, "--fail-on", "risky")[0] == 0
 
 
+def test_the_folder_is_looked_at_before_the_model(shoal, tiny_folder, make_plan, small, tmp_path):
+    file = tmp_path / "a-file"
+    file.write_text("x")
+    plan = make_plan("-[2]")
+    code, _, err = shoal("diagnose", tiny_folder, "--plan", plan, *flags(small, out=file))
+    assert code == 2
+    assert "Loading" not in err
+
+
+def test_prompts_that_are_too_long_are_left_out_and_it_is_said(
+    shoal, tiny_folder, make_plan, small, tmp_path
+):
+    rows = [{"prompt": "a cat and " * n, "answer": "no"} for n in (2, 3, 4, 200)]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = make_plan("-[2]")
+    code, out, err = shoal("diagnose", tiny_folder, "--plan", plan, *flags(small, prompts=path))
+    assert code == 0, err
+    assert "long.jsonl holds 3 prompts that fit" in out
+
+
 def test_some_probes_only(shoal, tiny_folder, make_plan, small):
     code, _, err = shoal(
         *("diagnose", tiny_folder, "--plan", make_plan("-[1.attn,3.mlp]"), *flags(small)),
@@ -217,9 +238,15 @@ def test_bad_requests_are_refused(shoal, tiny_folder, make_plan, small, tmp_path
     assert "no multiple-choice" in refused("--plan", plan, *flags(small, tasks="wikitext2"))
     assert "chat template" in refused("--plan", plan, *flags(small), "--chat")
     assert "one token" in refused("--plan", plan, *flags(small, answers="certainly not|no"))
-    assert "does not fit the 128 positions" in refused(
-        "--plan", plan, *flags(small, steps="100000")
+    assert "no prompt that" in refused("--plan", plan, *flags(small, steps=10**5))
+    assert "no sqlite file" in refused("--plan", plan, *flags(small, store=plan))
+    assert "does not exist" in refused("--plan", plan, *flags(small, store=tmp_path / "no" / "s"))
+    assert "gives none" in refused(
+        *("--plan", plan, *flags(small, probes="layerwise"), "--fail-on", "risky")
     )
+    few = tmp_path / "few.jsonl"
+    few.write_text('{"text": "a cat"}\n{"text": "a dog"}\n{"text": "no one at all"}\n')
+    assert "retrieval compares at least 3" in refused("--plan", plan, *flags(small, texts=few))
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     assert refused("--plan", plan, *flags(small, prompts=empty))

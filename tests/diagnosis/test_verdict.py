@@ -5,6 +5,7 @@ from shoal.core.errors import UsageError
 from shoal.core.plan import ModelRef
 from shoal.diagnosis.records import (
     Diagnosis,
+    FreeRuns,
     Mean,
     Options,
     Retrieval,
@@ -69,7 +70,7 @@ def diagnosis(objective="margin:arc_easy", kind="plan", steps=64, **parts):
         dense_depth=30,
         dense_parameters=1,
         other=Subject(name="p", kind=kind, objective=objective, depth=29, parameters=1),
-        settings={"steps": steps},
+        settings={"steps": steps, "short_steps": 16},
         **parts,
     )
 
@@ -125,8 +126,9 @@ def test_a_verdict_is_settled_only_where_no_interval_could_change_it():
         parts = {"teacher_forced": forced(kl, flip)}
         return verdicts(diagnosis(**parts), Thresholds())[0].settled
 
-    assert settled(mean(0.01, 0.0, 0.04), exact(0.0))
-    assert not settled(mean(0.04, 0.01, 0.06), exact(0.0))
+    none = mean(0.0, 0.0, 0.001)
+    assert settled(mean(0.01, 0.0, 0.04), none)
+    assert not settled(mean(0.04, 0.01, 0.06), none)
     # Broken by one number stays broken, wherever the other lies.
     assert settled(mean(0.04, 0.01, 0.6), exact(0.9))
     # A single prompt has no interval.
@@ -157,6 +159,24 @@ def test_advice_names_another_objective_only_where_it_is_another():
     assert any("fewer blocks" in line for v in own for line in v.advice)
     other = verdicts(diagnosis(objective=None, kind="checkpoint", **parts), Thresholds())
     assert not any("--remove" in line for v in other for line in v.advice)
+
+
+def test_equal_values_are_no_certainty():
+    (choice,) = verdicts(diagnosis(choices=(options(exact(1.0), exact(0.0)),)), Thresholds())
+    assert (choice.level, choice.settled) == ("safe", False)
+    kept, change = choice.reasons
+    # Of 32 equal items up to 3/32 of all others may differ.
+    assert (kept.low, kept.high) == (pytest.approx(1 - 3 / 32), 1.0)
+    assert (change.low, change.high) == (pytest.approx(-3 / 32), pytest.approx(3 / 32))
+    few = Mean(value=0.01, low=0.005, high=0.02, count=4)
+    parts = {"teacher_forced": forced(few, few)}
+    assert not verdicts(diagnosis(**parts), Thresholds())[0].settled
+
+
+def test_long_generation_is_not_judged_from_short_free_runs_either():
+    assert (
+        verdicts(diagnosis(steps=4, free_runs=FreeRuns(runs=(), examples=())), Thresholds()) == ()
+    )
 
 
 def test_worst_level_of_a_diagnosis():

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 
 import shoal
 from shoal.core.errors import UnsupportedModelError, UsageError
@@ -72,6 +73,40 @@ def test_model_objects_are_compared_and_left_as_they_were(options):
     assert found.other.kind == "checkpoint"
     assert found.layerwise.mode == "replaced"
     assert found.worst == "broken"
+
+
+def test_a_checkpoint_that_differs_in_one_token_is_another(options):
+    one, two = tiny_model("llama"), tiny_model("llama")
+    tokenizer = tiny_tokenizer()
+    with torch.no_grad():
+        # A token of one prompt only.
+        two.model.embed_tokens.weight[tokenizer("9")["input_ids"][-1]] += 0.5
+    found = shoal.diagnose(one, against=two, tokenizer=tokenizer, **options).diagnosis
+    assert found.teacher_forced.overall["kl"].value > 0
+
+
+def test_modes_of_parts_of_both_models_are_put_back(options):
+    one, two = tiny_model("llama"), tiny_model("llama", seed=1)
+    two.train()
+    two.model.layers[1].eval()
+    shoal.diagnose(
+        one, against=two, tokenizer=tiny_tokenizer(), **{**options, "probes": ("retrieval",)}
+    )
+    assert not one.training
+    assert two.training
+    assert not two.model.layers[1].training
+    assert two.model.layers[2].training
+
+
+def test_a_copy_that_does_not_run_in_another_precision_is_no_control(options, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("expected m1 and m2 to have the same dtype")
+
+    monkeypatch.setattr("shoal.pipeline.diagnosis.probes.rounded_side", broken)
+    dense = load_dense(tiny_model("llama"), tokenizer=tiny_tokenizer())
+    found = shoal.diagnose(dense, plan=Mask.of(6, [2]), **options).diagnosis
+    assert [r.name for r in found.free_runs.runs if r.control] == ["dense, another seed"]
+    assert any("no control in another precision" in note for note in found.notes)
 
 
 def test_the_same_object_is_no_other_model(options):

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from shoal.cli.options import with_config
 from shoal.config.diagnosis import DiagnosisConfig
+from shoal.core.errors import UsageError
 
 FAILED = 3
 """Exit code where a verdict is as bad as `--fail-on` says."""
@@ -50,8 +51,14 @@ def diagnose(
     from shoal.pipeline.diagnosis.run import run_diagnosis
 
     quiet_libraries()
+    config = DiagnosisConfig.read({**options, "model": model})
+    if fail_on is not None and set(config.probes) <= {"layerwise"}:
+        raise UsageError(
+            "--fail-on judges verdicts, and the layerwise probe gives none. Add another to "
+            "--probes."
+        )
     result = run_diagnosis(
-        DiagnosisConfig.read({**options, "model": model}),
+        config,
         model,
         plan=plan,
         against=against,
@@ -62,6 +69,8 @@ def diagnose(
         out.print_json(result.diagnosis.model_dump_json())
     else:
         print_diagnosis(result.diagnosis)
+        for note in result.diagnosis.notes:
+            out.print(note, markup=False, soft_wrap=True)
         out.print(f"written to {result.folder}", markup=False, soft_wrap=True)
     worst = LEVELS.index(result.diagnosis.worst)
     return FAILED if fail_on is not None and worst >= LEVELS.index(fail_on) else 0

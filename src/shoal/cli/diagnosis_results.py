@@ -5,7 +5,15 @@ from textwrap import wrap
 
 from shoal.cli.screen import out, table
 from shoal.diagnosis.records import Diagnosis, FreeRun, Mean, Reason, Verdict
-from shoal.report.diagnosis.words import NOT_SETTLED, heading, interval, number, origin, sizes
+from shoal.report.diagnosis.words import (
+    NOT_SETTLED,
+    heading,
+    interval,
+    number,
+    origin,
+    parted,
+    sizes,
+)
 
 USES = {
     "choice": "multiple\nchoice",
@@ -79,14 +87,14 @@ def _run(run: FreeRun) -> list[str]:
     way = run.decoding if run.decoding == "greedy" else f"{run.decoding}, T {run.temperature:g}"
     text = run.other_text
     means = (
-        run.first_divergence,
         run.before.get("kl"),
         text.distinct_2,
         text.looping,
         text.surprise,
     )
     name = "\n".join(wrap(run.name + "*" * run.control, 16))
-    return [f"{name}\n{way}", *(_line(m, 2).replace(" [", "\n[") for m in means)]
+    cells = [parted(run, 2), *(_line(m, 2) for m in means)]
+    return [f"{name}\n{way}", *(cell.replace(" [", "\n[") for cell in cells)]
 
 
 def _line(mean: Mean | None, digits: int = 3) -> str:

@@ -201,10 +201,13 @@ class Reason(Record):
     value: float
     low: float | None
     high: float | None
+    count: int = Field(description="prompts or items behind it")
     safe: float = Field(description="limit of safe")
     broken: float = Field(description="limit of broken")
     level: str
-    settled: bool = Field(description="whether the whole interval lies on the level")
+    settled: bool = Field(
+        description="whether the whole interval lies on the level, with enough items behind it"
+    )
 
 
 class Verdict(Record):

@@ -261,20 +261,21 @@ def retrieval_texts(
     """Different texts to embed: the beginnings of a corpus's paragraphs, or questions.
 
     Args:
-        data: Where they come from. A corpus with fewer than 3 paragraphs is cut into blocks.
+        data: Where they come from. Of several documents each is a text; one document is taken apart
+            into its paragraphs, or into blocks where it has fewer than 3.
         tokenizer: The tokenizer.
         tokenisation: The policy for special tokens.
         limit: Most texts. They are drawn from everywhere in the data, always the same ones.
         length: Most tokens of a text, at least 8.
 
     Raises:
-        UsageError: If the length is out of range, or a corpus is too short.
+        UsageError: If the length is out of range, or fewer than 3 texts are long enough.
     """
     if length < SHORTEST:
         raise UsageError(f"the length of texts is {length}; it must be at least {SHORTEST} tokens.")
     prefix = tokenisation.prefix(tokenizer)
-    corpus = isinstance(data, Corpus)
-    least = min(PARAGRAPH if corpus else SHORTEST, length)
+    single = isinstance(data, Corpus) and len(data.documents) == 1
+    least = min(PARAGRAPH if single else SHORTEST, length)
     texts = list(dict.fromkeys(_texts(data)))
     drawn: dict[int, Tokens] = {}
     for place in np.random.default_rng(0).permutation(len(texts)).tolist():
@@ -283,15 +284,22 @@ def retrieval_texts(
             drawn[place] = tokens
         if len(drawn) == limit:
             break
-    if isinstance(data, Corpus) and len(drawn) < 3:
+    if isinstance(data, Corpus) and single and len(drawn) < 3:
         blocks = encode_corpus(data, tokenizer, tokenisation, length=length, num_blocks=limit)
         return list(dict.fromkeys(block.tokens for block in blocks))
+    if len(drawn) < 3:
+        raise UsageError(
+            f"{data.name} has {len(texts)} different texts, of which {len(drawn)} have at least "
+            f"{least} tokens; retrieval compares at least 3. Give more or longer texts."
+        )
     return [drawn[place] for place in sorted(drawn)]
 
 
 def _texts(data: Corpus | ChoiceSet | PromptSet) -> Iterator[str]:
-    if isinstance(data, Corpus):
-        lines = (line.strip() for document in data.documents for line in document.splitlines())
+    if isinstance(data, Corpus) and len(data.documents) > 1:
+        yield from map(str.strip, data.documents)
+    elif isinstance(data, Corpus):
+        lines = (line.strip() for line in data.documents[0].splitlines())
         yield from (line for line in lines if line and not _HEADING.fullmatch(line))
     elif isinstance(data, ChoiceSet):
         yield from (_CUE.sub("", _question(item)) for item in data.items)

@@ -2,6 +2,10 @@
 
 A use is as good as the worst of the few numbers that decide it. A verdict is settled where the
 intervals of those numbers lie on one side of the limits; else more prompts or items are needed.
+
+The bootstrap of n equal values has no width, but up to 3/n of all others may differ (the rule of
+three, at 95%), so the interval of a share is widened by that there. And from a handful of prompts
+or items nothing is settled.
 """
 
 import math
@@ -10,6 +14,20 @@ from collections.abc import Iterable, Sequence
 from shoal.config.thresholds import Thresholds
 from shoal.diagnosis.advice import advice
 from shoal.diagnosis.records import LEVELS, Diagnosis, FreeRun, Mean, Reason, Verdict
+
+SETTLED_FROM = 20
+"""Prompts or items that a settled verdict needs at least."""
+
+RANGES = {
+    "choice_kept": (0.0, 1.0),
+    "choice_accuracy": (-1.0, 1.0),
+    "neighbour_overlap": (0.0, 1.0),
+    "neighbour_ranks": (-1.0, 1.0),
+    "found": (-1.0, 1.0),
+    "short_flip": (0.0, 1.0),
+    "looping": (-1.0, 1.0),
+}
+"""Least and largest value of the measures that have them."""
 
 USES = ("choice", "retrieval", "short", "long")
 """Kinds of use: multiple choice and classification, retrieval, short and long generation."""
@@ -59,26 +77,36 @@ def verdicts(diagnosis: Diagnosis, thresholds: Thresholds) -> tuple[Verdict, ...
 
 def _reason(name: str, mean: Mean, thresholds: Thresholds) -> Reason:
     safe, broken = getattr(thresholds, name)
-    ends = [mean.value, mean.low, mean.high]
-    levels = {level_of(x, safe, broken) for x in ends if x is not None}
+    low, high = _interval(name, mean)
+    levels = {level_of(x, safe, broken) for x in (mean.value, low, high) if x is not None}
     return Reason(
         measure=name,
         meaning=Thresholds.model_fields[name].description or name,
         value=mean.value,
-        low=mean.low,
-        high=mean.high,
+        low=low,
+        high=high,
+        count=mean.count,
         safe=safe,
         broken=broken,
         level=level_of(mean.value, safe, broken),
-        settled=mean.low is not None and len(levels) == 1,
+        settled=low is not None and len(levels) == 1 and mean.count >= SETTLED_FROM,
     )
+
+
+def _interval(name: str, mean: Mean) -> tuple[float | None, float | None]:
+    """The bootstrap interval, or that of the rule of three where all values are equal."""
+    if mean.low is None or mean.high is None or mean.low < mean.high or name not in RANGES:
+        return mean.low, mean.high
+    least, most = RANGES[name]
+    reach = 3 / mean.count
+    return max(least, mean.low - reach), min(most, mean.high + reach)
 
 
 def _settled(reasons: Sequence[Reason]) -> bool:
     """Whether the worst level is the same wherever in its interval each number lies."""
     best = worst = 0
     for reason in reasons:
-        if reason.low is None or reason.high is None:
+        if reason.low is None or reason.high is None or reason.count < SETTLED_FROM:
             return False
         ends = (reason.value, reason.low, reason.high)
         ranks = [LEVELS.index(level_of(x, reason.safe, reason.broken)) for x in ends]
@@ -115,8 +143,8 @@ def _short(diagnosis: Diagnosis) -> Found:
 
 def _long(diagnosis: Diagnosis) -> Found:
     """Nothing where no more steps were run than a short generation has."""
-    forced = diagnosis.teacher_forced
-    if forced is not None and diagnosis.settings.get("steps", math.inf) <= forced.short_steps:
+    forced, settings = diagnosis.teacher_forced, diagnosis.settings
+    if settings.get("steps", math.inf) <= settings.get("short_steps", 0):
         return
     if forced is not None:
         yield "long_kl", forced.overall.get("kl")

@@ -5,6 +5,8 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import closing
 from pathlib import Path
 
+from shoal.core.errors import UsageError
+
 SCHEMA = "CREATE TABLE IF NOT EXISTS artifacts (key TEXT PRIMARY KEY, value BLOB NOT NULL)"
 
 
@@ -57,6 +59,26 @@ class Artifacts(MutableMapping[str, bytes]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that artifacts cannot be kept in.
+
+    Raises:
+        UsageError: If it is a folder, lies in none, or is no sqlite file.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        reason = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
+        raise UsageError(f"the store {path} {reason}. Name a file with --store.")
+    if not path.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT name FROM sqlite_master").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise UsageError(
+            f"the store {path} is no sqlite file ({error}). Name another with --store."
+        ) from error
 
 
 def _read(path: Path) -> dict[str, bytes]:

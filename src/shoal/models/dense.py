@@ -106,8 +106,14 @@ def fingerprint_module(module: nn.Module) -> str:
     Bits are summed as integers, which is exact whatever the order of the sum, and sampled in
     place, which a sum alone would not see.
     """
-    entries = []
+    entries: list[list[object]] = []
     for name, tensor in module.state_dict().items():
+        if not isinstance(tensor, torch.Tensor):
+            # Packed weights of quantised modules, and their dtypes.
+            entries.append([name, repr(tensor)])
+            continue
+        if tensor.is_quantized:
+            tensor = tensor.dequantize()
         flat = tensor.detach().contiguous().view(-1)
         bits = flat.view(torch.uint8).to(torch.int64).sum().item() if flat.numel() else 0
         sample = flat[:: max(1, flat.numel() // 64)].float().tolist()

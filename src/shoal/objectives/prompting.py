@@ -16,6 +16,7 @@ def prompts_of(
     length: int,
     new_tokens: int,
     chat: bool,
+    skip_long: bool = False,
 ) -> list[tuple[int, ...]]:
     """The tokens of prompts as they are, of the context of a first choice, or of blocks of a text.
 
@@ -27,6 +28,7 @@ def prompts_of(
         length: Tokens of a block of text.
         new_tokens: Tokens that will follow each.
         chat: Whether a prompt is what a user says in a chat.
+        skip_long: Leave out prompts that are too long for the model.
 
     Raises:
         UsageError: If the model has no chat template, or a prompt is too long for it.
@@ -51,4 +53,11 @@ def prompts_of(
         items = [PromptItem(i.id, i.choices[0].context.rstrip()) for i in data.items]
     else:
         items = list(data.items)
-    return encode_prompts(items[:limit], dense, tokenisation, new_tokens=new_tokens, chat=chat)
+    return encode_prompts(
+        items[:limit],
+        dense,
+        tokenisation,
+        new_tokens=new_tokens,
+        chat=chat,
+        skip_long=skip_long,
+    )

@@ -58,6 +58,7 @@ def encode_prompts(
     *,
     new_tokens: int,
     chat: bool,
+    skip_long: bool = False,
 ) -> list[tuple[int, ...]]:
     """The tokens of prompts, with one BOS where the policy wants one.
 
@@ -67,6 +68,7 @@ def encode_prompts(
         tokenisation: The policy for special tokens.
         new_tokens: Tokens that will follow each.
         chat: Whether a prompt is what a user says in a chat.
+        skip_long: Leave out prompts that are too long for the model.
 
     Raises:
         UsageError: If the model has no chat template, or a prompt is too long for it.
@@ -85,6 +87,8 @@ def encode_prompts(
             tokens = list(tokenisation.start(tokenizer))
         # The last token that is written is never read.
         if positions is not None and len(tokens) + new_tokens - 1 > positions:
+            if skip_long:
+                continue
             raise UsageError(
                 f'the prompt of item "{item.id}" has {len(tokens)} tokens; with {new_tokens} new '
                 f"tokens it does not fit the {positions} positions of {dense.source.id}. Ask for "

@@ -84,6 +84,27 @@ def claim(
     Raises:
         UsageError: If it holds such work with other options, or something else.
     """
+    check_claim(folder, wanted, free=free, results=results, kind=kind, flag=flag)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {folder} cannot be made: {error.strerror}. Choose another {flag}."
+        ) from error
+    _write(folder / CONFIG, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+    _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+
+
+def check_claim(
+    folder: Path,
+    wanted: dict[str, Any],
+    *,
+    free: Set[str] = frozenset(),
+    results: Sequence[str],
+    kind: str = "run",
+    flag: str = "--run-dir",
+) -> None:
+    """Check that `claim` would not refuse the folder; nothing is written."""
     path = folder / CONFIG
     if path.is_file():
         there = _read(path, flag)
@@ -100,14 +121,6 @@ def claim(
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not the folder of a {kind}. Choose another.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"the folder {folder} cannot be made: {error.strerror}. Choose another {flag}."
-        ) from error
-    _write(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
-    _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
 
 
 @contextmanager

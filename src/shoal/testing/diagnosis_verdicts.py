@@ -26,6 +26,7 @@ def made_up_verdicts(*, intervals: bool = True) -> tuple[Verdict, ...]:
             value=value,
             low=ends[0],
             high=ends[1],
+            count=32,
             safe=safe,
             broken=broken,
             level=level_of(value, safe, broken),

@@ -9,6 +9,7 @@ and at most 2 D / (1 + D).
 """
 
 import json
+import logging
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,8 @@ from shoal.objectives.decoding import Decoding, greedy_settings, neutral
 from shoal.objectives.prompt_batches import PromptBatch, prompt_batches
 
 Tokens = tuple[int, ...]
+
+log = logging.getLogger(__name__)
 
 _FAILURES = (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)
 """What transformers raises where it cannot generate with a model, though it says that it can."""
@@ -147,20 +150,28 @@ def _write(side: Side, batch: PromptBatch, writing: Writing, pad: int) -> list[l
     width = batch.input_ids.shape[1]
     settings = greedy_settings(Decoding(writing.new_tokens, writing.stops, pad))
     chance = _Chance(batch.examples, width, writing)
-    with neutral(model, settings), torch.inference_mode():
-        try:
-            whole = model.generate(
+
+    def generate() -> Any:
+        chance.finite.clear()
+        with neutral(model, settings), torch.inference_mode():
+            return model.generate(
                 batch.input_ids.to(side.model.device),
                 attention_mask=batch.attention_mask.to(side.model.device),
                 generation_config=settings,
                 logits_processor=LogitsProcessorList([chance]),
             )
-        except _FAILURES as error:
-            raise UnsupportedModelError(
-                f"{side.model.source.id} fails while it generates ({type(error).__name__}: "
-                f"{error}). Probes that need no text of its own still run: --probes "
-                "choice,retrieval."
-            ) from error
+
+    try:
+        whole = generate()
+    except _FAILURES as error:
+        log.warning(
+            "%s fails while it generates with a KV cache, so it runs without one (%s: %s)",
+            side.model.source.id,
+            type(error).__name__,
+            error,
+        )
+        settings.use_cache = False
+        whole = _without_cache(side, generate)
     texts = [_until(tokens, writing.stops) for tokens in whole[:, width:].tolist()]
     finite = torch.stack(chance.finite, 1).cpu()
     for known, text in zip(finite, texts, strict=True):
@@ -171,6 +182,16 @@ def _write(side: Side, batch: PromptBatch, writing: Writing, pad: int) -> list[l
                 "--dtype float32."
             )
     return texts
+
+
+def _without_cache(side: Side, generate: Callable[[], Any]) -> Any:
+    try:
+        return generate()
+    except _FAILURES as error:
+        raise UnsupportedModelError(
+            f"{side.model.source.id} fails while it generates ({type(error).__name__}: {error}). "
+            "Probes that need no text of its own still run: --probes choice,retrieval."
+        ) from error
 
 
 def _until(tokens: list[int], stops: Sequence[int]) -> list[int]:

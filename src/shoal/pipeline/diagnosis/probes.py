@@ -1,5 +1,6 @@
 """The probes of a diagnosis one after another, each kept when it is done."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,6 +35,19 @@ from shoal.objectives.decoding import end_tokens
 from shoal.pipeline.diagnosis.texts import Texts
 from shoal.pipeline.kept import Kept
 from shoal.pipeline.listener import Listener
+
+log = logging.getLogger(__name__)
+
+_FAILURES = (
+    ArithmeticError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a copy in another precision may end in: not every architecture runs in every one."""
 
 
 @dataclass
@@ -160,16 +174,24 @@ class Probes:
 
         def controls() -> tuple[FreeRun, ...]:
             total = settings.control_positions(len(self.texts.prompts))
-            with self.bar("Controls: another seed, another precision", total) as advance:
+
+            def run(rounded: Side | None, advance: Callable[[int], None]) -> tuple[FreeRun, ...]:
                 return control_runs(
                     self.dense,
-                    rounded_side(self.dense, self.texts.batch),
+                    rounded,
                     self.texts.prompts,
                     settings,
                     self.look,
                     on_step=advance,
                     **common,
                 )
+
+            with self.bar("Controls: another seed, another precision", total) as advance:
+                try:
+                    return run(rounded_side(self.dense, self.texts.batch), advance)
+                except _FAILURES as error:
+                    log.warning("no control in another precision: %s", error)
+                    return run(None, advance)
 
         def examples() -> tuple[Example, ...]:
             return free_examples(

@@ -13,13 +13,14 @@ from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
 from shoal.data import ChoiceSet
+from shoal.engine.artifacts import check_place
 from shoal.models.dense import DenseModel
 from shoal.models.device import pick_device, pick_dtype
 from shoal.models.discover import depth_of
 from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
 from shoal.objectives.build import Data
-from shoal.pipeline.folder import claim
+from shoal.pipeline.folder import check_claim, claim
 from shoal.pipeline.plans import PlanLike, as_plan
 from shoal.pipeline.prepare import Model, load_report, locate
 
@@ -32,6 +33,14 @@ DIAGNOSIS, PAGE, PARTS, FIGURES = (
 
 FREE = frozenset({"out", "store", "batch_tokens", "thresholds"})
 """What changes no measurement."""
+
+CLAIM: dict[str, Any] = {
+    "free": FREE,
+    "results": (DIAGNOSIS, PARTS),
+    "kind": "diagnosis",
+    "flag": "--out",
+}
+"""How a folder is claimed."""
 
 PROMPT_PROBES = frozenset({"layerwise", "teacher_forced", "free_run"})
 """Probes that read prompts."""
@@ -104,6 +113,9 @@ def check_request(
         wanted["mask"] = str(mask)
     wanted |= config.model_dump(mode="json", exclude={"model"})
     folder = config.out or _default_folder(name, other_name, wanted)
+    check_claim(folder, wanted, **CLAIM)
+    if config.store is not None:
+        check_place(config.store)
     probes = set(config.probes)
 
     def load(name: str, limit: int) -> Data:
@@ -130,10 +142,7 @@ def claim_folder(request: Request) -> None:
     Raises:
         UsageError: If it holds another diagnosis, or something else.
     """
-    results = (DIAGNOSIS, PARTS)
-    claim(
-        request.folder, request.wanted, free=FREE, results=results, kind="diagnosis", flag="--out"
-    )
+    claim(request.folder, request.wanted, **CLAIM)
 
 
 def locate_other(model: Model) -> PreTrainedModel | DenseModel | Source:

@@ -81,7 +81,7 @@ def run_diagnosis(
     models = load_models(request, listener, any_model=any_model)
     listener.stage("Preparing prompts, tasks and texts")
     texts = read_texts(request, models.dense)
-    dense, other = make_sides(models, texts.batch)
+    dense, other = make_sides(models, texts.batch, texts.batches(config.batch_tokens))
     path = config.store or request.folder / PARTS
     artifacts = Artifacts(path)
     probes = Probes(config, dense, other, replacement(models), texts, Kept(artifacts), listener)
@@ -101,6 +101,19 @@ def _diagnosed(request: Request, models: Models, probes: Probes) -> Diagnosis:
     forced, amplification = probes.forced() if "teacher_forced" in wanted else (None, ())
     retrieval = probes.retrieval() if "retrieval" in wanted else ()
     notes = list(probes.texts.notes)
+    if config.steps <= config.short_steps:
+        notes.append(
+            f"nothing is said of long generation: {config.steps} steps are no more than the "
+            f"{config.short_steps} of a short one (--steps, --short-steps)"
+        )
+    if "layerwise" in wanted and models.against is not None and probes.replacement is None:
+        notes.append(
+            "each site alone: those of the dense model are left out, since the other checkpoint is "
+            "of another class, depth or size and its sites cannot take their places"
+        )
+    free_runs = probes.free_runs() if "free_run" in wanted else None
+    if free_runs is not None and not any("copy" in run.name for run in free_runs.runs):
+        notes.append("no control in another precision: the copy does not run")
     if "retrieval" in wanted and not retrieval:
         notes.append("no retrieval: the states that the head reads cannot be seen")
     found = Diagnosis(
@@ -112,7 +125,7 @@ def _diagnosed(request: Request, models: Models, probes: Probes) -> Diagnosis:
         layerwise=probes.layerwise() if "layerwise" in wanted else None,
         teacher_forced=forced,
         amplification=amplification,
-        free_runs=probes.free_runs() if "free_run" in wanted else None,
+        free_runs=free_runs,
         choices=probes.choices() if "choice" in wanted else (),
         retrieval=retrieval,
         notes=tuple(notes),

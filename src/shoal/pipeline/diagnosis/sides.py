@@ -1,5 +1,6 @@
 """The two models of a diagnosis, loaded and found to be comparable and not the same."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from shoal.core.mask import Mask
 from shoal.core.plan import Plan
 from shoal.diagnosis.records import Subject
 from shoal.diagnosis.sides import Side, checkpoint_side, dense_side, masked_side, together
+from shoal.diagnosis.spaces import Rows
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.load import load_dense
@@ -88,12 +90,15 @@ def _has_head(model: DenseModel) -> bool:
     return isinstance(getattr(head, "weight", None), torch.Tensor)
 
 
-def make_sides(models: Models, batch: TokenBatch) -> tuple[Side, Side]:
+def make_sides(
+    models: Models, batch: TokenBatch, everything: Iterable[TokenBatch]
+) -> tuple[Side, Side]:
     """Choose how both run, and see that they are not the same model.
 
     Args:
         models: The models.
         batch: A real micro-batch.
+        everything: All texts there are, of which as many are read as it takes to tell them apart.
 
     Raises:
         UsageError: If the other model gives the dense model's logits, though something was removed
@@ -108,27 +113,36 @@ def make_sides(models: Models, batch: TokenBatch) -> tuple[Side, Side]:
     else:
         raise ValueError("nothing to compare with")
     if models.mask is None or len(models.mask):
-        _check_differs(dense, other, batch)
+        _check_differs(dense, other, [batch, *everything])
     return dense, other
 
 
-def _check_differs(dense: Side, other: Side, batch: TokenBatch) -> None:
-    mine, theirs = together((dense, other), batch)
-    if mine.vocabulary != theirs.vocabulary:
-        raise UsageError(
-            f"the models have {mine.vocabulary} and {theirs.vocabulary} logits, so their "
-            "distributions cannot be compared."
-        )
+def _check_differs(dense: Side, other: Side, batches: Iterable[TokenBatch]) -> None:
+    read = 0
+    for batch in batches:
+        mine, theirs = together((dense, other), batch)
+        if mine.vocabulary != theirs.vocabulary:
+            raise UsageError(
+                f"the models have {mine.vocabulary} and {theirs.vocabulary} logits, so their "
+                "distributions cannot be compared."
+            )
+        if not _equal(mine, theirs):
+            return
+        read += len(mine)
+    raise UsageError(
+        f"nothing was removed or changed: both models give the same logits on all {read} tokens of "
+        "the prompts and texts, so there is nothing to diagnose. Check the plan or the checkpoint."
+    )
+
+
+def _equal(mine: Rows, theirs: Rows) -> bool:
     step = max(1, 2**22 // mine.vocabulary)
     for start in range(0, len(mine), step):
         stop = min(start + step, len(mine))
         z, y = mine.logits(start, stop), theirs.logits(start, stop)
         if not torch.equal(z, y.to(z.device)):
-            return
-    raise UsageError(
-        f"nothing was removed: {other.name} gives the same logits as the dense model on "
-        f"{len(mine)} tokens, so there is nothing to diagnose. Check the plan or the checkpoint."
-    )
+            return False
+    return True
 
 
 def subject(request: Request, models: Models, other: Side) -> Subject:

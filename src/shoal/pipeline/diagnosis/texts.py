@@ -1,5 +1,6 @@
 """What a diagnosis reads: prompts, answer tokens, tasks and texts, as tokens."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shoal.core.errors import UnsupportedModelError, UsageError
@@ -47,6 +48,12 @@ class Texts:
     batch: TokenBatch
     notes: tuple[str, ...]
 
+    def batches(self, batch_tokens: int) -> Iterator[TokenBatch]:
+        """All prompts and texts, every token of them scored."""
+        passages = [Passage(t[:1], t[1:]) for t in (*self.prompts, *self.embedded) if len(t) > 1]
+        if passages:
+            yield from (b.tokens for b in passage_batches(passages, batch_tokens))
+
 
 def read_texts(request: Request, dense: DenseModel) -> Texts:
     """Turn the data of a request into tokens.
@@ -74,16 +81,22 @@ def read_texts(request: Request, dense: DenseModel) -> Texts:
             length=config.prompt_tokens,
             new_tokens=config.steps,
             chat=config.chat,
+            skip_long=True,
         )
         if not prompts:
-            raise UsageError(f"{config.prompts} holds no prompt.")
+            raise UsageError(
+                f"{config.prompts} holds no prompt that, with {config.steps} steps after it, fits "
+                f"{dense.source.id}. Use shorter prompts or fewer --steps."
+            )
         check_room(dense, prompts, config.steps)
         padded = padding_agrees(dense, prompts, Decoding(config.steps))
         if len(prompts) < config.num_prompts:
-            notes.append(f"{config.prompts} holds {len(prompts)} prompts")
+            notes.append(f"{config.prompts} holds {len(prompts)} prompts that fit the model")
     embedded: list[Tokens] = []
     if request.texts is not None:
         embedded = retrieval_texts(request.texts, tokenizer, tokenisation, limit=config.num_texts)
+        if len(embedded) < config.num_texts:
+            notes.append(f"{config.texts} holds {len(embedded)} texts that are long enough")
     known = prompts or embedded
     if not known:
         known = prompts_of(

@@ -19,7 +19,7 @@ from shoal.report.diagnosis.layers import local
 from shoal.report.diagnosis.marks import run_label
 from shoal.report.diagnosis.retrieval import POOLINGS
 from shoal.report.diagnosis.texts import writers
-from shoal.report.diagnosis.words import mean, number, stacked
+from shoal.report.diagnosis.words import mean, number, parted, stacked
 from shoal.report.page import Table
 
 FORCED = ("kl", "flip", "hidden_gap", "logit_gap", "probability_gap", "total_variation", "entropy")
@@ -67,7 +67,9 @@ def forced_table(forced: TeacherForced) -> Table:
         ["", "NLL per token of the text under the dense model", stacked(forced.dense_nll), ""],
         ["", "the same under the other", stacked(forced.other_nll), ""],
     ]
-    header = ["quantity", "meaning", "all steps", f"first {forced.short_steps}"]
+    last = max((c.steps[-1] for c in forced.steps.values() if c.steps), default=0)
+    first = min(forced.short_steps, last) if last else forced.short_steps
+    header = ["quantity", "meaning", "all steps", f"first {first}"]
     return Table(header, rows, "Along the dense model's text; divergences in nats", numbers=False)
 
 
@@ -100,7 +102,7 @@ def runs_table(free: FreeRuns) -> Table:
         [
             run_label(r) + (" (control)" if r.control else ""),
             number(r.diverged.value[-1]) if r.diverged.value else "–",
-            stacked(r.first_divergence),
+            parted(r).replace(" [", "\n["),
             stacked(r.flip_rate),
             stacked(r.before.get("kl")),
             stacked(r.after.get("kl")),

@@ -2,7 +2,7 @@
 
 from math import isfinite, isnan
 
-from shoal.diagnosis.records import Diagnosis, Mean, Reason, Verdict
+from shoal.diagnosis.records import Diagnosis, FreeRun, Mean, Reason, Verdict
 
 USES = {
     "choice": "Multiple choice and classification",
@@ -42,6 +42,14 @@ def interval(value: float | None, low: float | None, high: float | None, digits:
 def mean(found: Mean | None) -> str:
     """A mean with its interval; a dash where there is none."""
     return "–" if found is None else interval(found.value, found.low, found.high)
+
+
+def parted(run: FreeRun, digits: int = 3) -> str:
+    """The step at which runs part; they may never do so."""
+    if run.flip_rate.value == 0:
+        return "never"
+    found = run.first_divergence
+    return interval(found.value, found.low, found.high, digits)
 
 
 def stacked(found: Mean | None) -> str:
