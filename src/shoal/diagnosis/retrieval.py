@@ -80,7 +80,7 @@ def retrieve(
         UsageError: If there are fewer than 3 texts, a text is too short, or no neighbour is wanted.
         NotFiniteError: If states are not finite.
     """
-    _check(texts, neighbours)
+    check_texts(texts, neighbours)
     middles, tails = _halves(texts)
     count = len(texts)
     # No state depends on what follows, so the first half of a text needs no run of its own.
@@ -111,7 +111,12 @@ def _halves(texts: Sequence[Tokens]) -> tuple[list[int], list[Tokens]]:
     return middles, [(*start, *t[m:]) for t, m in zip(texts, middles, strict=True)]
 
 
-def _check(texts: Sequence[Tokens], neighbours: int) -> None:
+def check_texts(texts: Sequence[Tokens], neighbours: int) -> None:
+    """Refuse texts that cannot be compared.
+
+    Raises:
+        UsageError: If they are fewer than 3 or too short, or no neighbours are asked for.
+    """
     if len(texts) < 3:
         raise UsageError(
             f"retrieval compares at least 3 texts, and there are {len(texts)}. Give more text."
@@ -287,7 +292,7 @@ def retrieval_texts(
     if isinstance(data, Corpus) and single and len(drawn) < 3:
         blocks = encode_corpus(data, tokenizer, tokenisation, length=length, num_blocks=limit)
         return list(dict.fromkeys(block.tokens for block in blocks))
-    if len(drawn) < 3:
+    if isinstance(data, Corpus) and len(drawn) < 3:
         raise UsageError(
             f"{data.name} has {len(texts)} different texts, of which {len(drawn)} have at least "
             f"{least} tokens; retrieval compares at least 3. Give more or longer texts."

@@ -8,7 +8,7 @@ from shoal.data import ChoiceSet, Tokenisation
 from shoal.diagnosis.choice.candidates import candidate_tokens, letter_tokens
 from shoal.diagnosis.freerun.writing import Tokens
 from shoal.diagnosis.passages import Passage, passage_batches
-from shoal.diagnosis.retrieval import retrieval_texts
+from shoal.diagnosis.retrieval import check_texts, retrieval_texts
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.objectives.continuations import check_room
@@ -95,6 +95,7 @@ def read_texts(request: Request, dense: DenseModel) -> Texts:
     embedded: list[Tokens] = []
     if request.texts is not None:
         embedded = retrieval_texts(request.texts, tokenizer, tokenisation, limit=config.num_texts)
+        check_texts(embedded, config.neighbours)
         if len(embedded) < config.num_texts:
             notes.append(f"{config.texts} holds {len(embedded)} texts that are long enough")
     known = prompts or embedded
