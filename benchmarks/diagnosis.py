@@ -24,6 +24,8 @@ from shoal.models.load import load_dense
 CALIBRATION = slice(200, 232)
 """Questions that the trajectory is taken on; the diagnosis reads the first ones."""
 
+GAPS = ("hidden_gap", "logit_gap", "probability_gap")
+
 SEARCHES: dict[str, dict[str, Any]] = {
     "margin": {"objective": "margin", "task": "arc_easy", "limit": 64},
     "nll": {"objective": "nll", "task": "wikitext2", "limit": 8},
@@ -80,10 +82,12 @@ def row(objective: str, k: int, found: Diagnosis) -> dict[str, Any]:
     )
     runs = found.free_runs.model_dump(mode="json")["runs"] if found.free_runs else []
     for run in runs:
-        run.pop("steps")
-    steps = values["teacher_forced"].pop("steps")
-    keep = ("kl", "hidden_gap", "logit_gap", "probability_gap", "subspace_kl", "flip")
-    values["teacher_forced"]["steps"] = {name: steps[name] for name in keep if name in steps}
+        del run["steps"], run["diverged"]
+        for part in ("before", "after"):
+            run[part] = {name: run[part][name] for name in ("kl",) if name in run[part]}
+    forced = values["teacher_forced"]
+    del forced["short"]
+    forced["steps"] = {name: forced["steps"][name] for name in ("kl", *GAPS)}
     return {
         "objective": objective,
         "k": k,
@@ -92,6 +96,29 @@ def row(objective: str, k: int, found: Diagnosis) -> dict[str, Any]:
         "runs": runs,
         **values,
     }
+
+
+def sites(found: Diagnosis) -> Any:
+    """What the page shows of every site alone, which is the same for all plans."""
+    if found.layerwise is None:
+        return {}
+    values = found.layerwise.model_dump(mode="json")
+    for site in values["sites"]:
+        site["removed"] = False
+        for variant in ("normed", "raw", "final"):
+            known = site[variant]
+            wanted = ("kl", "subspace_gap", "attenuation", *GAPS)
+            site[variant] = {name: known[name] for name in wanted if name in known}
+    return values
+
+
+def rounded(value: Any) -> Any:
+    """The same with five digits of every number."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: rounded(v) for name, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list) else value
 
 
 def main() -> None:
@@ -111,7 +138,6 @@ def main() -> None:
     dense = load_dense(options.model, dtype=options.dtype)
     chosen = plans(options, dense)
     rows: list[dict[str, Any]] = []
-    layers: dict[str, Any] = {}
     for k in options.sizes:
         for objective in options.objectives:
             result = shoal.diagnose(
@@ -126,9 +152,7 @@ def main() -> None:
             rows.append(row(objective, k, found))
             levels = ", ".join(f"{v.use} {v.level}" for v in found.verdicts)
             print(f"{objective} {k} {found.other.mask}: {levels}", flush=True)
-            if found.layerwise is not None:
-                layers = found.layerwise.model_dump(mode="json")
-            text = json.dumps({"rows": rows, "layerwise": layers}, indent=1)
+            text = json.dumps(rounded({"rows": rows, "layerwise": sites(found)}))
             options.json.write_text(text + "\n")
 
 

@@ -203,6 +203,7 @@ def main() -> None:
     print("\n" + table(rows, gaps))
     print("\n" + table(rows[:1], CONTROLS))
     if given.figures is not None:
+        given.figures.mkdir(parents=True, exist_ok=True)
         layers = Layerwise.model_validate(study["layerwise"])
         drawn = {name: panels(rows, wanted) for name, wanted in PANELS.items()}
         drawn |= {"safe_spaces": spaces(rows), "safe_steps": steps(rows, 3)}
