@@ -109,6 +109,11 @@ class DiagnosisConfig(ModelOptions):
             raise ValueError("temperatures are positive numbers, at least one.")
         return tuple(dict.fromkeys(values))
 
+    @field_validator("tasks")
+    @classmethod
+    def _once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(values))
+
     @field_validator("seeds")
     @classmethod
     def _distinct(cls, values: tuple[int, ...]) -> tuple[int, ...]:
