@@ -147,8 +147,8 @@ def test_intervals_and_limits():
 
 def reason(value, low, high, safe=0.05, broken=0.5):
     return Reason(
-        measure="m", meaning="", value=value, low=low, high=high, safe=safe, broken=broken,
-        level="risky", settled=False,
+        measure="m", meaning="", value=value, low=low, high=high, count=32,
+        safe=safe, broken=broken, level="risky", settled=False,
     )  # fmt: skip
 
 
