@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shoal.diagnosis.records import Layerwise
 from shoal.report.diagnosis.layers import ends_figure, layers_figure
 from shoal.report.style import light_grid, new_figure, save, styled
@@ -84,6 +86,13 @@ CONTROLS: dict[str, Pick] = {
         "text_change", "looping", "greedy", "bfloat16 copy"
     ),
     "different pairs of tokens, greedy": run("other_text", "distinct_2", "greedy", "bfloat16 copy"),
+}
+
+
+LETTERS: dict[str, Pick] = {
+    "mass of the letters": options("inside", "subspace_mass", "letters"),
+    "KL of the vocabulary there": options("vocabulary", "kl", "letters"),
+    "dense accuracy by letter": options("accuracy_dense", scoring="letters"),
 }
 
 
@@ -187,6 +196,58 @@ def steps(rows: list[Row], k: int) -> Any:
         return figure
 
 
+def depth_table(sites: list[Row]) -> str:
+    """What sites 1 to the last but one do, dropped alone: how many attenuate, how it grows."""
+    lines = [
+        "| sites | where | logit < hidden | p > logit | hidden | logit | p | attenuation | r |"
+    ]
+    lines.append("|---" * 9 + "|")
+    for kind in ("attn", "mlp", "block"):
+        some = [s for s in sites if (s["site"].partition(".")[2] or "block") == kind][1:-1]
+        for where in ("normed", "raw", "final"):
+            names = (*SPACES, "attenuation", "kl")
+            values = {n: np.array([s[where][n]["value"] for s in some]) for n in names}
+            h, z, p = (values[n] for n in SPACES)
+            growth = np.corrcoef(np.arange(len(some)), np.log(values["kl"]))[0, 1]
+            middle = " | ".join(f"{np.median(v):.3g}" for v in (h, z, p, values["attenuation"]))
+            counts = f"{(z < h).sum()} of {len(some)} | {(p > z).sum()}"
+            lines.append(f"| {kind} | {where} | {counts} | {middle} | {growth:.2f} |")
+    return "\n".join(lines)
+
+
+def softmax_table(rows: list[Row]) -> str:
+    """Amplification at temperature 1, and the leading term and bound of KL over KL."""
+    lines = ["| objective | k | ratio | predicted | amplified | T3 / KL | bound / KL |"]
+    lines.append("|---" * 7 + "|")
+    for row in rows:
+        (at,) = [a for a in row["amplification"] if a["temperature"] == 1.0]
+        kl, estimate, bound = (
+            row["teacher_forced"]["overall"][n]["value"] for n in ("kl", "kl_estimate", "kl_bound")
+        )
+        lines.append(
+            f"| {row['objective']} | {row['k']} | {at['ratio']:.2f} | {at['predicted']:.2f} "
+            f"| {at['amplified']:.2f} | {estimate / kl:.2f} | {bound / kl:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def runs_table(rows: list[Row]) -> str:
+    """Every free run; the controls are the same for all plans."""
+    lines = ["| objective | k | run | first | KL after | flips | ended | looping | surprise more |"]
+    lines.append("|---" * 9 + "|")
+    for row in rows:
+        for one in row["runs"]:
+            if one["control"] and row is not rows[0]:
+                continue
+            text, change = one["other_text"], one["text_change"]
+            means = (one["first_divergence"], one["after"].get("kl"), one["flip_rate"])
+            means = (*means, text["ended"], text["looping"], change["surprise"])
+            cells = " | ".join("" if m is None else f"{m['value']:.2f}" for m in means)
+            name = f"{one['name']}, {one['decoding']}"
+            lines.append(f"| {row['objective']} | {row['k']} | {name} | {cells} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the tables and draw the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -202,6 +263,9 @@ def main() -> None:
     gaps = {name: forced(name) for name in (*SPACES, "attenuation", "subspace_kl", "kl_estimate")}
     print("\n" + table(rows, gaps))
     print("\n" + table(rows[:1], CONTROLS))
+    print("\n" + table(rows, LETTERS))
+    for more in (depth_table(study["layerwise"]["sites"]), softmax_table(rows), runs_table(rows)):
+        print("\n" + more)
     if given.figures is not None:
         given.figures.mkdir(parents=True, exist_ok=True)
         layers = Layerwise.model_validate(study["layerwise"])

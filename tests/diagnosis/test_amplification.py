@@ -7,14 +7,14 @@ from scipy.stats import rankdata
 
 from shoal.diagnosis.amplification import amplify
 from shoal.diagnosis.passages import Along
-from shoal.diagnosis.spaces import Rows, sweep
+from shoal.diagnosis.spaces import Rows, see
 
 TEMPERATURES = (0.5, 1.0, 2.0, 8.0)
 
 
 def along(z, y, shape):
     """A comparison of logits [P * S, V], as passages of equal length."""
-    swept = sweep(Rows(None, full=z), Rows(None, full=y), TEMPERATURES)
+    swept = see(Rows(None, full=z), Rows(None, full=y), None, TEMPERATURES).temperatures
     tables = {
         t: {name: values.reshape(shape) for name, values in columns.items()}
         for t, columns in swept.items()

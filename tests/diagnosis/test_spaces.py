@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 
 from shoal.diagnosis import spaces
 from shoal.diagnosis.quantities import QUANTITIES
-from shoal.diagnosis.spaces import Look, Rows, compare, see, sweep
+from shoal.diagnosis.spaces import Look, Rows, compare, see
 from shoal.models.head import Head, LogitScorer, RowScorer
 
 LOOK = Look(0.7, (3, 11, 30))
@@ -203,7 +203,7 @@ def test_memory_does_not_grow_with_positions(monkeypatch):
 @pytest.mark.parametrize("kind", ["rows", "unseen"])
 def test_a_sweep_is_a_comparison_at_each_temperature(kind):
     mine, theirs = map(Rows.of, scorers(kind))
-    found = sweep(mine, theirs, (0.5, 1.0, 4.0))
+    found = see(mine, theirs, None, (0.5, 1.0, 4.0)).temperatures
     assert list(found) == [0.5, 1.0, 4.0]
     names = {n for n, q in QUANTITIES.items() if q.space == "probability"} | {"logit_gap"}
     for temperature, columns in found.items():
@@ -275,7 +275,7 @@ def test_other_vocabularies_and_numbers_of_rows():
     with pytest.raises(ValueError, match="vocabularies of 41 and 40 tokens"):
         compare(mine, Rows.of(scorers("rows", words=40)[0]), LOOK)
     with pytest.raises(ValueError, match="23 positions cannot be compared with 5"):
-        sweep(mine, mine.at(torch.arange(5)), (1.0,))
+        see(mine, mine.at(torch.arange(5)), None, (1.0,))
     with pytest.raises(TypeError, match="shows no logits"):
         Rows.of("a scorer")
 

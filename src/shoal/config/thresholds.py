@@ -21,8 +21,7 @@ Limits = Annotated[tuple[float, float], BeforeValidator(_pair)]
 class Thresholds(Config):
     """For each measure the limit up to which it is safe, and that beyond which it is broken.
 
-    The defaults are judgements, not laws: choose what your use can bear. For orientation, a copy of
-    SmolLM2-135M in bfloat16 is well inside of safe for all of them.
+    The defaults are judgements, not laws: choose what your use can bear.
     """
 
     choice_kept: Limits = Field(

@@ -7,9 +7,9 @@ methods of He et al. 2026, 2603.24652), of which the greedy text is one path.
 
 import numpy as np
 
-from shoal.diagnosis.means import curves, mean_by_prompt, mean_of, means
+from shoal.diagnosis.means import curves, known_mean, mean_by_prompt, means
 from shoal.diagnosis.passages import Along
-from shoal.diagnosis.records import Mean, TeacherForced
+from shoal.diagnosis.records import TeacherForced
 
 
 def teacher_forced(along: Along, short_steps: int, seed: int = 0) -> TeacherForced:
@@ -26,13 +26,7 @@ def teacher_forced(along: Along, short_steps: int, seed: int = 0) -> TeacherForc
         short=means(short, seed),
         short_steps=short_steps,
         steps=curves(along.quantities, seed),
-        dense_nll=_known(mean_of(mean_by_prompt(along.dense_nll), seed)),
-        other_nll=_known(mean_of(mean_by_prompt(along.other_nll), seed)),
-        sequence_kl=_known(mean_of(np.nansum(along.quantities["kl"], axis=1), seed)),
+        dense_nll=known_mean(mean_by_prompt(along.dense_nll), seed),
+        other_nll=known_mean(mean_by_prompt(along.other_nll), seed),
+        sequence_kl=known_mean(np.nansum(along.quantities["kl"], axis=1), seed),
     )
-
-
-def _known(mean: Mean | None) -> Mean:
-    if mean is None:
-        raise ValueError("there is no written token to compare at")
-    return mean

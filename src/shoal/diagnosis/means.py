@@ -56,6 +56,18 @@ def _resamples(count: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
 
 
+def known_mean(values: Values, seed: int = 0) -> Mean:
+    """`mean_of` where some prompt must have a value.
+
+    Raises:
+        ValueError: If none has.
+    """
+    mean = mean_of(values, seed)
+    if mean is None:
+        raise ValueError("there is nothing to average over")
+    return mean
+
+
 def mean_by_prompt(table: NDArray[np.float64]) -> Values:
     """Mean of each row [P, S] -> [P]; NaN for rows without a value."""
     with warnings.catch_warnings():

@@ -27,9 +27,9 @@ from shoal.data import (
     encode_corpus,
 )
 from shoal.data.corpus_tokens import first_tokens
-from shoal.diagnosis.means import mean_of
+from shoal.diagnosis.means import known_mean
 from shoal.diagnosis.passages import Progress
-from shoal.diagnosis.records import Mean, Retrieval
+from shoal.diagnosis.records import Retrieval
 from shoal.diagnosis.sides import Side, together
 from shoal.diagnosis.theorems import turn
 from shoal.models.batch import TokenBatch
@@ -201,16 +201,16 @@ def _compare(pooling: str, dense: Values, other: Values, neighbours: int, seed: 
     gap = None
     if dense.shape == other.shape:
         x, y = torch.from_numpy(dense[:count]), torch.from_numpy(other[:count])
-        gap = mean_of(turn(x, y).gap.numpy(), seed)
+        gap = known_mean(turn(x, y).gap.numpy(), seed)
     return Retrieval(
         pooling=pooling,
         texts=count,
         neighbours=neighbours,
-        overlap=_mean(_overlap(near, moved, neighbours), seed),
-        rank_correlation=_mean(_rank_correlation(near, moved), seed),
-        found_dense=_mean(found[0], seed),
-        found_other=_mean(found[1], seed),
-        found_change=_mean(found[1] - found[0], seed),
+        overlap=known_mean(_overlap(near, moved, neighbours), seed),
+        rank_correlation=known_mean(_rank_correlation(near, moved), seed),
+        found_dense=known_mean(found[0], seed),
+        found_other=known_mean(found[1], seed),
+        found_change=known_mean(found[1] - found[0], seed),
         hidden_gap=gap,
     )
 
@@ -246,13 +246,6 @@ def _rank_correlation(near: Values, moved: Values) -> Values:
 def _found(similar: Values) -> Values:
     """1 where a first half is nearest to its own second half and to no other as much [n]."""
     return (np.diag(similar) > _to_others(similar).max(1)).astype(float)
-
-
-def _mean(values: Values, seed: int) -> Mean:
-    mean = mean_of(values, seed)
-    if mean is None:
-        raise ValueError("there is no text to average over")
-    return mean
 
 
 def retrieval_texts(

@@ -147,18 +147,6 @@ def compare(dense: Rows, other: Rows, look: Look) -> Columns:
     return see(dense, other, look).quantities
 
 
-def sweep(dense: Rows, other: Rows, temperatures: Sequence[float]) -> dict[float, Columns]:
-    """What depends on the temperature, at several of them.
-
-    Returns:
-        Temperature -> the quantities of the probability space, and `logit_gap` beside them.
-
-    Raises:
-        ValueError: If the vocabularies or the numbers of positions differ.
-    """
-    return see(dense, other, None, temperatures).temperatures
-
-
 def see(
     dense: Rows,
     other: Rows,

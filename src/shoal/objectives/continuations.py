@@ -67,7 +67,7 @@ def continue_greedily(
             ids = torch.tensor([list(prompts[i]) for i in group], device=dense.device)
             whole = dense.module.generate(ids, attention_mask=torch.ones_like(ids))
             for i, tokens in zip(group, whole[:, ids.shape[1] :].tolist(), strict=True):
-                found[i] = _until(tokens, stops)
+                found[i] = until_end(tokens, stops)
     return [found[i] for i in range(len(prompts))]
 
 
@@ -84,7 +84,7 @@ def _groups(
             yield places[start : start + count]
 
 
-def _until(tokens: list[int], stops: Sequence[int]) -> list[int]:
+def until_end(tokens: list[int], stops: Sequence[int]) -> list[int]:
     """The tokens up to the first that ends a text, it included."""
     end = next((i for i, token in enumerate(tokens) if token in stops), len(tokens))
     return tokens[: end + 1]

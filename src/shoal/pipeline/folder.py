@@ -91,8 +91,8 @@ def claim(
         raise UsageError(
             f"the folder {folder} cannot be made: {error.strerror}. Choose another {flag}."
         ) from error
-    _write(folder / CONFIG, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
-    _write(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+    replace_text(folder / CONFIG, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+    replace_text(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
 
 
 def check_claim(
@@ -172,7 +172,8 @@ def _read(path: Path, flag: str) -> dict[str, Any]:
     return there
 
 
-def _write(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
+    """Write a file in one step."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

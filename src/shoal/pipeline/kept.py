@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from shoal.core import fingerprint
 from shoal.engine.artifacts import Artifacts
@@ -46,8 +46,3 @@ class Kept:
         self.artifacts[place] = adapter.dump_json(found)
         self.seconds[name] = time.monotonic() - start
         return found
-
-
-def as_json(*records: BaseModel | None) -> list[Any]:
-    """Records as JSON values, for keys."""
-    return [None if r is None else r.model_dump(mode="json") for r in records]

@@ -10,14 +10,12 @@ from shoal.core.mask import Mask
 from shoal.diagnosis.freerun.pairs import first_difference, flip_rate, read_pair
 from shoal.diagnosis.freerun.runs import (
     OTHER_SEED,
+    Desk,
     FreeSettings,
-    control_runs,
-    free_examples,
-    own_runs,
-    run_freely,
 )
 from shoal.diagnosis.freerun.writing import Writing, written
 from shoal.diagnosis.passages import Passage, compare_along, passage_batches
+from shoal.diagnosis.records import FreeRuns
 from shoal.diagnosis.sides import changed, checkpoint_side, dense_side, masked_side
 from shoal.diagnosis.spaces import Look, Rows, compare
 from shoal.models.dense import DenseModel
@@ -37,10 +35,15 @@ def write(side, writing, prompts=PROMPTS):
     return written(side, prompts, writing, batch_tokens=64, kept={}, padded=False)
 
 
-def free(dense, other, prompts=PROMPTS, settings=None, look=LOOK, **more):
+def desk(dense, prompts=PROMPTS, settings=None, look=LOOK, **more):
     settings = settings or FreeSettings(6, (0,))
     more = {"batch_tokens": 64, "kept": {}, "padded": False} | more
-    return run_freely(dense, other, prompts, settings, look, **more)
+    return Desk(dense, prompts, settings, look, **more)
+
+
+def free(dense, other, *what, rounded=None, **more):
+    here = desk(dense, *what, **more)
+    return FreeRuns(runs=here.own(other) + here.controls(rounded), examples=here.examples(other))
 
 
 def slow_rows(side, prompt, text):
@@ -182,7 +185,7 @@ def test_coupled_samples_differ_as_often_as_their_distributions_allow(llama):
     prompts = [tuple(rng.integers(3, 128, 4).tolist()) for _ in range(400)]
     other = masked_side(llama, Mask.of(6, [3]))
     common = {"batch_tokens": 4000, "kept": {}, "padded": False}
-    run = own_runs(llama, other, prompts, FreeSettings(1, (0,)), Look(1.0), **common)[1]
+    run = desk(llama, prompts, FreeSettings(1, (0,)), Look(1.0), **common).own(other)[1]
     distance = run.before["total_variation"].value
     # 2 d / (1 + d) is concave, so at the mean it is no less than on average.
     low, high = distance, 2 * distance / (1 + distance)
@@ -228,9 +231,9 @@ def test_runs_and_controls_may_be_asked_for_alone_and_tell_their_progress(llama)
     common = {"batch_tokens": 64, "kept": kept, "padded": False}
     what = (PROMPTS, settings, LOOK)
     told = [], [], []
-    own = own_runs(llama, other, *what, on_step=told[0].append, **common)
-    controls = control_runs(llama, third, *what, on_step=told[1].append, **common)
-    examples = free_examples(llama, other, *what, **common)
+    own = desk(llama, *what, on_step=told[0].append, **common).own(other)
+    controls = desk(llama, *what, on_step=told[1].append, **common).controls(third)
+    examples = desk(llama, *what, **common).examples(other)
     # All is kept by now, and no less is told.
     whole = free(llama, other, *what[:-1], rounded=third, kept=kept, on_step=told[2].append)
     assert (whole.runs, whole.examples) == (own + controls, examples)
@@ -239,7 +242,7 @@ def test_runs_and_controls_may_be_asked_for_alone_and_tell_their_progress(llama)
     assert list(map(sum, told[:2])) == expected
     assert sum(told[2]) == sum(expected)
     without = []
-    control_runs(llama, None, *what, on_step=without.append, **common)
+    desk(llama, *what, on_step=without.append, **common).controls(None)
     assert sum(without) == settings.control_positions(6, rounded=False)
 
 

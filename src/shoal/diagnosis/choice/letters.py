@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from shoal.core.errors import UsageError
 from shoal.data import ChoiceSet, EncodedText, Tokenisation
 from shoal.diagnosis.choice.candidates import letter_tokens
-from shoal.diagnosis.means import mean_of, means
+from shoal.diagnosis.means import known_mean, means
 from shoal.diagnosis.passages import Progress, Table, check_finite, lay
 from shoal.diagnosis.quantities import QUANTITIES
-from shoal.diagnosis.records import Mean, Options
+from shoal.diagnosis.records import Options
 from shoal.diagnosis.sides import Side, together
 from shoal.diagnosis.spaces import TABLE_ELEMENTS, Look, Rows, compare
 from shoal.models.dense import DenseModel
@@ -61,10 +61,10 @@ class Answers:
             split=data.split,
             scoring=scoring,
             items=len(data),
-            accuracy_dense=_mean(right[0], seed),
-            accuracy_other=_mean(right[1], seed),
-            accuracy_change=_mean(right[1] - right[0], seed),
-            kept=_mean(kept, seed),
+            accuracy_dense=known_mean(right[0], seed),
+            accuracy_other=known_mean(right[1], seed),
+            accuracy_change=known_mean(right[1] - right[0], seed),
+            kept=known_mean(kept, seed),
             inside=means(self.inside, seed),
             vocabulary=means(self.vocabulary, seed),
         )
@@ -181,10 +181,3 @@ def _likeliest(rows: Rows, letters: tuple[int, ...]) -> NDArray[np.int64]:
     parts = [rows.logits(s, min(s + step, len(rows)))[:, wanted].argmax(1).cpu() for s in starts]
     found: NDArray[np.int64] = torch.cat(parts).numpy()
     return found
-
-
-def _mean(values: NDArray[np.float64], seed: int) -> Mean:
-    mean = mean_of(values, seed)
-    if mean is None:
-        raise ValueError("there is no item to average over")
-    return mean

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from shoal.diagnosis.freerun.pairs import first_difference, read_pair
 from shoal.diagnosis.freerun.sums import free_run
 from shoal.diagnosis.freerun.writing import Tokens, Writing, written
-from shoal.diagnosis.records import Example, FreeRun, FreeRuns
+from shoal.diagnosis.records import Example, FreeRun
 from shoal.diagnosis.sides import Side
 from shoal.diagnosis.spaces import Look
 from shoal.objectives.decoding import end_tokens
@@ -40,118 +40,34 @@ class FreeSettings:
     examples: int = 4
 
     def own_positions(self, prompts: int) -> int:
-        """Sum of what `own_runs` calls `on_step` with: two texts and their comparison each."""
+        """Sum of what `Desk.own` calls `on_step` with: two texts and their comparison each."""
         return 3 * (1 + len(self.seeds)) * prompts * self.new_tokens
 
     def control_positions(self, prompts: int, *, rounded: bool = True) -> int:
-        """Sum of what `control_runs` calls `on_step` with."""
+        """Sum of what `Desk.controls` calls `on_step` with."""
         fewer = min(prompts, self.rounded_prompts) if rounded else 0
         return 3 * (prompts + 2 * fewer) * self.new_tokens
 
 
-def run_freely(
-    dense: Side,
-    other: Side,
-    prompts: Sequence[Tokens],
-    settings: FreeSettings,
-    look: Look,
-    *,
-    rounded: Side | None = None,
-    batch_tokens: int,
-    kept: MutableMapping[str, bytes],
-    padded: bool,
-    seed: int = 0,
-    on_step: Callable[[int], None] | None = None,
-) -> FreeRuns:
-    """Let both models write, compare what they do, and run the controls.
+@dataclass
+class Desk:
+    """Where models write and are compared: what all runs share, and the texts known so far.
 
-    Args:
+    Its methods raise a UsageError if a prompt and its text do not fit a model's positions, an
+    UnsupportedModelError if a model cannot generate, and a NotFiniteError if logits are not finite.
+
+    Attributes:
         dense: The dense model. Its EOS tokens end the texts of all.
-        other: The other.
         prompts: Token ids of each prompt, at least one.
         settings: What is written.
         look: What is looked at.
-        rounded: The dense model in another precision.
-        batch_tokens: Most positions that run together.
+        batch_tokens: Most positions that are read together.
         kept: Texts that are known already, and where new ones are put.
         padded: Whether prompts of different lengths may share a batch while texts are written.
         seed: Seed of the bootstrap.
         on_step: Called after each piece of work; see `FreeSettings`.
-
-    Raises:
-        UsageError: If a prompt and its text do not fit a model's positions.
-        UnsupportedModelError: If a model cannot generate.
-        NotFiniteError: If logits are not finite.
+        known: Texts by model and seed.
     """
-    desk = _Desk(dense, prompts, settings, look, batch_tokens, kept, padded, seed, on_step)
-    return FreeRuns(runs=desk.own(other) + desk.controls(rounded), examples=desk.examples(other))
-
-
-def own_runs(
-    dense: Side,
-    other: Side,
-    prompts: Sequence[Tokens],
-    settings: FreeSettings,
-    look: Look,
-    *,
-    batch_tokens: int,
-    kept: MutableMapping[str, bytes],
-    padded: bool,
-    seed: int = 0,
-    on_step: Callable[[int], None] | None = None,
-) -> tuple[FreeRun, ...]:
-    """The other model greedy, and sampled with all seeds, against the dense one.
-
-    Arguments and errors are those of `run_freely`.
-    """
-    desk = _Desk(dense, prompts, settings, look, batch_tokens, kept, padded, seed, on_step)
-    return desk.own(other)
-
-
-def control_runs(
-    dense: Side,
-    rounded: Side | None,
-    prompts: Sequence[Tokens],
-    settings: FreeSettings,
-    look: Look,
-    *,
-    batch_tokens: int,
-    kept: MutableMapping[str, bytes],
-    padded: bool,
-    seed: int = 0,
-    on_step: Callable[[int], None] | None = None,
-) -> tuple[FreeRun, ...]:
-    """The dense model with another seed (sampled), and in another precision (greedy, sampled).
-
-    They have the first seed alone, and do not depend on the model that is diagnosed. Arguments and
-    errors are those of `run_freely`.
-    """
-    desk = _Desk(dense, prompts, settings, look, batch_tokens, kept, padded, seed, on_step)
-    return desk.controls(rounded)
-
-
-def free_examples(
-    dense: Side,
-    other: Side,
-    prompts: Sequence[Tokens],
-    settings: FreeSettings,
-    look: Look,
-    *,
-    batch_tokens: int,
-    kept: MutableMapping[str, bytes],
-    padded: bool,
-    seed: int = 0,
-) -> tuple[Example, ...]:
-    """The first prompts with both greedy texts; none where the dense model has no tokenizer.
-
-    Arguments and errors are those of `run_freely`.
-    """
-    return _Desk(dense, prompts, settings, look, batch_tokens, kept, padded, seed).examples(other)
-
-
-@dataclass
-class _Desk:
-    """What all runs share, and the texts that were written so far."""
 
     dense: Side
     prompts: Sequence[Tokens]
@@ -160,15 +76,20 @@ class _Desk:
     batch_tokens: int
     kept: MutableMapping[str, bytes]
     padded: bool
-    seed: int
+    seed: int = 0
     on_step: Callable[[int], None] | None = None
     known: dict[tuple[str, int | None], list[Tokens]] = field(default_factory=dict)
 
     def own(self, other: Side) -> tuple[FreeRun, ...]:
+        """The other model greedy, and sampled with all seeds, against the dense one."""
         pairs = [(s, s) for s in self.settings.seeds]
         return (self.run(other, [(None, None)]), self.run(other, pairs))
 
     def controls(self, rounded: Side | None) -> tuple[FreeRun, ...]:
+        """The dense model with another seed (sampled), and in another precision (both ways).
+
+        They have the first seed alone, and do not depend on the model that is diagnosed.
+        """
         first = self.settings.seeds[0]
         # Seeds are hashed, so any other is an independent one.
         fresh = max(self.settings.seeds) + 1
@@ -229,6 +150,7 @@ class _Desk:
         return self.known[key]
 
     def examples(self, other: Side) -> tuple[Example, ...]:
+        """The first prompts with both greedy texts; none where there is no tokenizer."""
         tokenizer = self.dense.model.tokenizer
         if tokenizer is None:
             return ()

@@ -11,7 +11,7 @@ import numpy as np
 from shoal.diagnosis.freerun.pairs import Pair, flip_rate
 from shoal.diagnosis.freerun.repetition import distinct_n, longest_repeat, looping
 from shoal.diagnosis.freerun.writing import Tokens
-from shoal.diagnosis.means import Values, curve, curves, mean_by_prompt, mean_of, means
+from shoal.diagnosis.means import Values, curve, curves, known_mean, mean_by_prompt, means
 from shoal.diagnosis.passages import Table
 from shoal.diagnosis.records import FreeRun, Mean, TextMeasures
 
@@ -105,23 +105,17 @@ def _measures(
 
 def _means(values: Mapping[str, Values], seed: int) -> dict[str, Mean]:
     """Means over prompts by name."""
-    return {name: _known(mean_of(some, seed)) for name, some in values.items()}
+    return {name: known_mean(some, seed) for name, some in values.items()}
 
 
 def _mean(values: Sequence[Values], seed: int) -> Mean:
     """Mean of a number per text [seeds][prompts]."""
-    return _known(mean_of(_over_seeds(values), seed))
+    return known_mean(_over_seeds(values), seed)
 
 
 def _over_seeds(values: Sequence[Values]) -> Values:
     """Mean over seeds of a number per text [seeds][prompts] -> [prompts]."""
     return mean_by_prompt(np.stack(values, axis=1))
-
-
-def _known(mean: Mean | None) -> Mean:
-    if mean is None:
-        raise ValueError("no text has a value")
-    return mean
 
 
 def _each(measure: Callable[..., float], *texts: Sequence[Tokens]) -> Values:

@@ -22,7 +22,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from shoal.core import fingerprint
 from shoal.core.errors import NotFiniteError, UnsupportedModelError, UsageError
 from shoal.diagnosis.sides import Side
-from shoal.objectives.continuations import check_room
+from shoal.objectives.continuations import check_room, until_end
 from shoal.objectives.decoding import Decoding, greedy_settings, neutral
 from shoal.objectives.prompt_batches import PromptBatch, prompt_batches
 
@@ -172,7 +172,7 @@ def _write(side: Side, batch: PromptBatch, writing: Writing, pad: int) -> list[l
         )
         settings.use_cache = False
         whole = _without_cache(side, generate)
-    texts = [_until(tokens, writing.stops) for tokens in whole[:, width:].tolist()]
+    texts = [until_end(tokens, writing.stops) for tokens in whole[:, width:].tolist()]
     finite = torch.stack(chance.finite, 1).cpu()
     for known, text in zip(finite, texts, strict=True):
         if not known[: len(text)].all():
@@ -192,12 +192,6 @@ def _without_cache(side: Side, generate: Callable[[], Any]) -> Any:
             f"{side.model.source.id} fails while it generates ({type(error).__name__}: {error}). "
             "Probes that need no text of its own still run: --probes choice,retrieval."
         ) from error
-
-
-def _until(tokens: list[int], stops: Sequence[int]) -> list[int]:
-    """The tokens up to the first that ends a text, it included."""
-    end = next((i for i, token in enumerate(tokens) if token in stops), len(tokens))
-    return tokens[: end + 1]
 
 
 class _Chance(LogitsProcessor):

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from shoal.diagnosis.amplification import amplify
 from shoal.diagnosis.choice.options import choose
 from shoal.diagnosis.forced import teacher_forced
 from shoal.diagnosis.freerun.rounding import rounded_side
-from shoal.diagnosis.freerun.runs import FreeSettings, control_runs, free_examples, own_runs
+from shoal.diagnosis.freerun.runs import Desk, FreeSettings
 from shoal.diagnosis.freerun.writing import Writing, written
 from shoal.diagnosis.layers.layerwise import layerwise, layerwise_work, mark_removed
 from shoal.diagnosis.passages import Passage, compare_along
@@ -152,51 +152,34 @@ class Probes:
         """Probe 3, with its controls, which do not depend on the other model."""
         config, settings = self.config, self.free_settings
         key = [self.texts.prompts, asdict(settings), asdict(self.look), config.seed]
-        common: dict[str, Any] = {
-            "batch_tokens": config.batch_tokens,
-            "kept": self.kept.artifacts,
-            "padded": self.texts.padded,
-            "seed": config.seed,
-        }
+        desk = Desk(
+            self.dense,
+            self.texts.prompts,
+            settings,
+            self.look,
+            config.batch_tokens,
+            self.kept.artifacts,
+            self.texts.padded,
+            config.seed,
+        )
 
         def own() -> tuple[FreeRun, ...]:
-            total = settings.own_positions(len(self.texts.prompts))
+            total = settings.own_positions(len(desk.prompts))
             with self.bar("Both models write by themselves", total) as advance:
-                return own_runs(
-                    self.dense,
-                    self.other,
-                    self.texts.prompts,
-                    settings,
-                    self.look,
-                    on_step=advance,
-                    **common,
-                )
+                return replace(desk, on_step=advance).own(self.other)
 
         def controls() -> tuple[FreeRun, ...]:
-            total = settings.control_positions(len(self.texts.prompts))
-
-            def run(rounded: Side | None, advance: Callable[[int], None]) -> tuple[FreeRun, ...]:
-                return control_runs(
-                    self.dense,
-                    rounded,
-                    self.texts.prompts,
-                    settings,
-                    self.look,
-                    on_step=advance,
-                    **common,
-                )
-
+            total = settings.control_positions(len(desk.prompts))
             with self.bar("Controls: another seed, another precision", total) as advance:
+                here = replace(desk, on_step=advance)
                 try:
-                    return run(rounded_side(self.dense, self.texts.batch), advance)
+                    return here.controls(rounded_side(self.dense, self.texts.batch))
                 except _FAILURES as error:
                     log.warning("no control in another precision: %s", error)
-                    return run(None, advance)
+                    return here.controls(None)
 
         def examples() -> tuple[Example, ...]:
-            return free_examples(
-                self.dense, self.other, self.texts.prompts, settings, self.look, **common
-            )
+            return desk.examples(self.other)
 
         runs = tuple[FreeRun, ...]
         found = self._part("free_run", runs, [self.pair, key], own)

@@ -28,7 +28,7 @@ from shoal.pipeline.diagnosis.sides import (
 )
 from shoal.pipeline.diagnosis.texts import read_texts
 from shoal.pipeline.figures import can_draw
-from shoal.pipeline.folder import alone_in, environment
+from shoal.pipeline.folder import alone_in, environment, replace_text
 from shoal.pipeline.kept import Kept
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.plans import PlanLike
@@ -112,7 +112,9 @@ def _diagnosed(request: Request, models: Models, probes: Probes) -> Diagnosis:
             "of another class, depth or size and its sites cannot take their places"
         )
     free_runs = probes.free_runs() if "free_run" in wanted else None
-    if free_runs is not None and not any("copy" in run.name for run in free_runs.runs):
+    if free_runs is not None and not any(
+        r.control and r.decoding == "greedy" for r in free_runs.runs
+    ):
         notes.append("no control in another precision: the copy does not run")
     if "retrieval" in wanted and not retrieval:
         notes.append("no retrieval: the states that the head reads cannot be seen")
@@ -159,7 +161,7 @@ def _environment() -> dict[str, str]:
 def _write(found: Diagnosis, folder: Path, listener: Listener) -> None:
     """Write the record, then the figures, then the page."""
     text = found.model_dump_json(indent=2) + "\n"
-    _replace(folder / DIAGNOSIS, text)
+    replace_text(folder / DIAGNOSIS, text)
     if not can_draw(listener):
         return
     from shoal.report.diagnosis.page import diagnosis_page
@@ -172,9 +174,3 @@ def _write(found: Diagnosis, folder: Path, listener: Listener) -> None:
     for name, figure in diagnosis_figures(found).items():
         save(figure, figures / name)
     write_page(diagnosis_page(found), folder / PAGE)
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
