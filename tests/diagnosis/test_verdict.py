@@ -3,15 +3,8 @@ import pytest
 from shoal.config.thresholds import Thresholds
 from shoal.core.errors import UsageError
 from shoal.core.plan import ModelRef
-from shoal.diagnosis.records import (
-    Diagnosis,
-    FreeRuns,
-    Mean,
-    Options,
-    Retrieval,
-    Subject,
-    TeacherForced,
-)
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Diagnosis, FreeRuns, Options, Retrieval, Subject, TeacherForced
 from shoal.diagnosis.verdict import level_of, verdicts
 
 

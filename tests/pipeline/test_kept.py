@@ -1,4 +1,4 @@
-from shoal.diagnosis.records import Mean
+from shoal.core.records import Mean
 from shoal.engine.artifacts import Artifacts
 from shoal.pipeline.kept import Kept
 

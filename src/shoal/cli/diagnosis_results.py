@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
 from shoal.cli.screen import out, table
-from shoal.diagnosis.records import Diagnosis, FreeRun, Mean, Reason, Verdict
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Diagnosis, FreeRun, Reason, Verdict
 from shoal.report.diagnosis.words import (
     NOT_SETTLED,
     heading,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from shoal.diagnosis.means import means
+from shoal.core.means import means
 from shoal.diagnosis.passages import Along, Table
 from shoal.diagnosis.quantities import QUANTITIES
 from shoal.diagnosis.records import Amplification

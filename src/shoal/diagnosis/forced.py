@@ -7,7 +7,7 @@ methods of He et al. 2026, 2603.24652), of which the greedy text is one path.
 
 import numpy as np
 
-from shoal.diagnosis.means import curves, known_mean, mean_by_prompt, means
+from shoal.core.means import curves, known_mean, mean_by_prompt, means
 from shoal.diagnosis.passages import Along
 from shoal.diagnosis.records import TeacherForced
 

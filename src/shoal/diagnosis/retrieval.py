@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 from transformers import PreTrainedTokenizerBase
 
 from shoal.core.errors import NotFiniteError, UsageError
+from shoal.core.means import known_mean
 from shoal.data import (
     ChoiceItem,
     ChoiceSet,
@@ -27,7 +28,6 @@ from shoal.data import (
     encode_corpus,
 )
 from shoal.data.corpus_tokens import first_tokens
-from shoal.diagnosis.means import known_mean
 from shoal.diagnosis.passages import Progress
 from shoal.diagnosis.records import Retrieval
 from shoal.diagnosis.sides import Side, together

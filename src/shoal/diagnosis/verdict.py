@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from shoal.config.thresholds import Thresholds
+from shoal.core.records import Mean
 from shoal.diagnosis.advice import advice
-from shoal.diagnosis.records import LEVELS, Diagnosis, FreeRun, Mean, Reason, Verdict
+from shoal.diagnosis.records import LEVELS, Diagnosis, FreeRun, Reason, Verdict
 
 SETTLED_FROM = 20
 """Prompts or items that a settled verdict needs at least."""

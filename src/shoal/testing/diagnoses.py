@@ -7,15 +7,14 @@ import numpy as np
 
 from shoal.core.mask import Mask, Part, Site
 from shoal.core.plan import ModelRef
+from shoal.core.records import Curve, Mean
 from shoal.diagnosis.records import (
     Amplification,
-    Curve,
     Diagnosis,
     Example,
     FreeRun,
     FreeRuns,
     Layerwise,
-    Mean,
     Options,
     Retrieval,
     SiteRow,

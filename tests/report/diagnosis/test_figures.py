@@ -5,7 +5,8 @@ import warnings
 
 import pytest
 
-from shoal.diagnosis.records import Diagnosis, Mean
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Diagnosis
 from shoal.report.diagnosis.marks import fit, literal, plain_number
 from shoal.report.figures import diagnosis_figures, save
 from shoal.report.inline import inline_svg

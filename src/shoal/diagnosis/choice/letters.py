@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from shoal.core.errors import UsageError
+from shoal.core.means import known_mean, means
 from shoal.data import ChoiceSet, EncodedText, Tokenisation
 from shoal.diagnosis.choice.candidates import letter_tokens
-from shoal.diagnosis.means import known_mean, means
 from shoal.diagnosis.passages import Progress, Table, check_finite, lay
 from shoal.diagnosis.quantities import QUANTITIES
 from shoal.diagnosis.records import Options

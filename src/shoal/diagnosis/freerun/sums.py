@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from shoal.core.means import Values, curve, curves, known_mean, mean_by_prompt, means
+from shoal.core.records import Mean
 from shoal.diagnosis.freerun.pairs import Pair, flip_rate
 from shoal.diagnosis.freerun.repetition import distinct_n, longest_repeat, looping
 from shoal.diagnosis.freerun.writing import Tokens
-from shoal.diagnosis.means import Values, curve, curves, known_mean, mean_by_prompt, means
 from shoal.diagnosis.passages import Table
-from shoal.diagnosis.records import FreeRun, Mean, TextMeasures
+from shoal.diagnosis.records import FreeRun, TextMeasures
 
 CURVES = (
     "hidden_gap",

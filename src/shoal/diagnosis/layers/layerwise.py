@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from shoal.core.errors import UnsupportedModelError
 from shoal.core.mask import Mask, Site
+from shoal.core.means import means
+from shoal.core.records import Mean
 from shoal.diagnosis.layers.final import final_effects
 from shoal.diagnosis.layers.local import (
     VARIANTS,
@@ -29,9 +31,8 @@ from shoal.diagnosis.layers.local import (
 from shoal.diagnosis.layers.positions import by_prompt, chosen_steps, thinned_batches
 from shoal.diagnosis.layers.replaced import Replacing
 from shoal.diagnosis.layers.sites import find_sites
-from shoal.diagnosis.means import means
 from shoal.diagnosis.passages import Passage, Progress
-from shoal.diagnosis.records import Layerwise, Mean, SiteRow
+from shoal.diagnosis.records import Layerwise, SiteRow
 from shoal.diagnosis.sides import Side
 from shoal.diagnosis.spaces import Columns, Look
 from shoal.engine.runners import ReplayRunner

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shoal.diagnosis.means import mean_by_prompt
+from shoal.core.means import mean_by_prompt
 from shoal.diagnosis.passages import Passage, lay, passage_batches, row_places
 from shoal.diagnosis.spaces import Columns
 from shoal.objectives.base import ExampleBatch

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
-from shoal.diagnosis.records import Mean, Options
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Options
 from shoal.report.diagnosis.marks import (
     GREEN,
     WIDTH,

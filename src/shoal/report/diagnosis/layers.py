@@ -5,7 +5,8 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from shoal.core.mask import Site
-from shoal.diagnosis.records import Layerwise, Mean, SiteRow
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Layerwise, SiteRow
 from shoal.report.diagnosis.marks import (
     GAPS,
     GREY,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from shoal.diagnosis.records import Curve, FreeRun, Mean
+from shoal.core.records import Curve, Mean
+from shoal.diagnosis.records import FreeRun
 from shoal.report.style import ACCENT, INK, MAIN
 
 if TYPE_CHECKING:

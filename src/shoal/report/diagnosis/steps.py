@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from shoal.diagnosis.records import Curve, TeacherForced
+from shoal.core.records import Curve
+from shoal.diagnosis.records import TeacherForced
 from shoal.report.diagnosis.marks import (
     GAPS,
     WIDTH,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.core.records import Mean
 from shoal.diagnosis.quantities import QUANTITIES
 from shoal.diagnosis.records import (
     Amplification,
     FreeRuns,
     Layerwise,
-    Mean,
     Options,
     Retrieval,
     SiteRow,

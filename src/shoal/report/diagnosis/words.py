@@ -2,7 +2,8 @@
 
 from math import isfinite, isnan
 
-from shoal.diagnosis.records import Diagnosis, FreeRun, Mean, Reason, Verdict
+from shoal.core.records import Mean
+from shoal.diagnosis.records import Diagnosis, FreeRun, Reason, Verdict
 
 USES = {
     "choice": "Multiple choice and classification",

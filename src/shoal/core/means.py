@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.diagnosis.records import Curve, Mean
+from shoal.core.records import Curve, Mean
 
 RESAMPLES = 2000
 

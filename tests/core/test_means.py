@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from shoal.diagnosis import means as module
-from shoal.diagnosis.means import curve, curves, mean_by_prompt, mean_of, means
+from shoal.core import means as module
+from shoal.core.means import curve, curves, mean_by_prompt, mean_of, means
 
 NAN = np.nan
 

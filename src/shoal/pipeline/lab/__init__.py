@@ -1,0 +1,1 @@
+"""The stages of the in-context regression lab."""
