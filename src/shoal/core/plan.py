@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
+from shoal.core.records import Record
 from shoal.core.version import __version__
 
 SCHEMA_VERSION = 1
@@ -24,14 +25,7 @@ MaskField = Annotated[
 """A `Mask` inside a pydantic model, written in its JSON form."""
 
 
-class _Record(BaseModel):
-    # A loss that is not finite is written as "NaN" or "Infinity": JSON has no number for it.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, ser_json_inf_nan="strings"
-    )
-
-
-class ModelRef(_Record):
+class ModelRef(Record):
     """Which model a plan is for."""
 
     id: str = Field(description="hub id, folder, GGUF file, or the name of an embedded model")
@@ -39,7 +33,7 @@ class ModelRef(_Record):
     fingerprint: str = Field(description="fingerprint of the checkpoint's content")
 
 
-class Score(_Record):
+class Score(Record):
     """What a mask scored under the objective that chose it."""
 
     mean: float
@@ -48,7 +42,7 @@ class Score(_Record):
     examples: int
 
 
-class Plan(_Record):
+class Plan(Record):
     """A mask with everything needed to apply and to judge it."""
 
     schema_version: Literal[1] = 1

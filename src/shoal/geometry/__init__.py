@@ -1,0 +1,1 @@
+"""The geometry of hidden states, and interventions on the blocks that shape it."""
