@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 from shoal.core.version import __version__
 
 if TYPE_CHECKING:
-    from shoal.api import diagnose, evaluate, export, export_for, load, prune, score, search
+    from shoal.api import (
+        compare_geometry,
+        diagnose,
+        evaluate,
+        export,
+        export_for,
+        load,
+        prune,
+        score,
+        search,
+    )
     from shoal.config.run import RunConfig
     from shoal.core.errors import ShoalError
     from shoal.core.mask import Mask, Site
@@ -24,6 +34,7 @@ _WHERE = {
     "export_for": "shoal.api",
     "evaluate": "shoal.api",
     "diagnose": "shoal.api",
+    "compare_geometry": "shoal.api",
     "Mask": "shoal.core.mask",
     "Site": "shoal.core.mask",
     "Plan": "shoal.core.plan",
@@ -38,6 +49,7 @@ __all__ = [
     "ShoalError",
     "Site",
     "__version__",
+    "compare_geometry",
     "diagnose",
     "evaluate",
     "export",

@@ -1,4 +1,4 @@
-"""The same stages in Python: prune, search, score, load, export, evaluate, diagnose.
+"""The same stages in Python, from pruning to measuring why it helps or not.
 
 Example:
     >>> import shoal
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from shoal.config.diagnosis import DiagnosisConfig
+from shoal.config.geometry import GeometryConfig
 from shoal.config.objectives import ExactMatchConfig
 from shoal.config.run import RunConfig
 from shoal.core.errors import UnsupportedModelError, UsageError, unknown_name
@@ -27,6 +28,7 @@ from shoal.models.discover import depth_of
 from shoal.models.load import load_config, load_dense, quantisation
 from shoal.models.source import Source, resolve
 from shoal.pipeline.diagnosis.run import DiagnosisResult, run_diagnosis
+from shoal.pipeline.geometry.run import GeometryResult, run_geometry
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.measure import Report, report
 from shoal.pipeline.plans import PlanLike, as_plan, check_plan, mask_for
@@ -361,6 +363,46 @@ def diagnose(
         _object(model, tokenizer),
         plan=plan,
         against=None if against is None else _object(against, tokenizer),
+        any_model=any_model,
+        listener=listener,
+    )
+
+
+@_keeps_mode
+def compare_geometry(
+    model: Model,
+    *,
+    id: str,
+    ood: str,
+    plan: PlanLike | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    listener: Listener | None = None,
+    any_model: bool = False,
+    **options: Any,
+) -> GeometryResult:
+    """Compare hidden states on an adapted and a shifted task, and what pruning does to them.
+
+    Args:
+        model: A hub id, folder, GGUF file, embedded name or `lab:NAME`; or a model object.
+        id: The task that it is adapted to: a task, a file, or coefficients of the lab, `U(-1,1)`.
+        ood: The shifted task.
+        plan: What is removed; without it nothing is pruned and no intervention made.
+        tokenizer: The tokenizer of a model object.
+        listener: Hears of the progress.
+        any_model: Apply a plan that was made for another checkpoint of the same depth.
+        **options: The options of `GeometryConfig`, e.g. `items=64`, `remove=(9, 10)`.
+
+    Returns:
+        The numbers, and the folder that they were written to.
+
+    Raises:
+        UsageError: If the request is wrong.
+        UnsupportedModelError: If the model has no single state per depth and position.
+    """
+    return run_geometry(
+        GeometryConfig.read({**options, "id": id, "ood": ood}),
+        _object(model, tokenizer),
+        plan=plan,
         any_model=any_model,
         listener=listener,
     )

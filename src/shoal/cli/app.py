@@ -21,6 +21,7 @@ COMMANDS = {
     "export": "Write the checkpoint of a plan, verified by reload.",
     "evaluate": "Measure a model, and a pruned one beside it.",
     "diagnose": "Say what a pruned model is still good for, and why.",
+    "geometry": "Compare hidden states on two tasks, and what removing blocks does to them.",
     "lab": "Train small transformers from scratch and see what removing blocks does.",
     "score": "Score every block without removing any; writes figures.",
     "inspect": "Show the blocks of a model and how it can be pruned.",

@@ -6,15 +6,8 @@ from textwrap import wrap
 from shoal.cli.screen import out, table
 from shoal.core.records import Mean
 from shoal.diagnosis.records import Diagnosis, FreeRun, Reason, Verdict
-from shoal.report.diagnosis.words import (
-    NOT_SETTLED,
-    heading,
-    interval,
-    number,
-    origin,
-    parted,
-    sizes,
-)
+from shoal.report.diagnosis.words import NOT_SETTLED, heading, origin, parted, sizes
+from shoal.report.words import interval, number
 
 USES = {
     "choice": "multiple\nchoice",

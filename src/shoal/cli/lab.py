@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from shoal.cli.options import with_config
 from shoal.config.lab import PRESETS, TrainConfig, preset_named
+from shoal.config.lab_run import LabRunConfig
 
 _PRESETS = "; ".join(f"{name} ({summary})" for name, (summary, _) in PRESETS.items())
 
@@ -48,3 +49,30 @@ def train(
         markup=False,
         soft_wrap=True,
     )
+
+
+@lab.command
+@with_config(LabRunConfig, leave_out=())
+def run(*, json: bool = False, options: dict[str, Any]) -> None:
+    """Remove blocks where the functions are not those of training, and see why that helps or not.
+
+    For each model and shift: TALE on some functions, judged on others beside controls; what that
+    does to the geometry of hidden states; interventions. Ends with the claims and their answers.
+    Running it again goes on where it stopped.
+
+    Parameters
+    ----------
+    json
+        Print the results as JSON.
+    """
+    from shoal.cli.lab_results import print_run
+    from shoal.cli.screen import Screen
+    from shoal.cli.screen import out as screen
+    from shoal.pipeline.lab.run import run_lab
+
+    result = run_lab(LabRunConfig.read(options), Screen())
+    if json:
+        screen.print_json(result.run.model_dump_json())
+        return
+    print_run(result.run)
+    screen.print(f"written to {result.folder}", markup=False, soft_wrap=True)

@@ -5,31 +5,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from shoal.config.lists import numbers
+from shoal.config.lists import seeds as read_seeds
 from shoal.config.run import ModelOptions, names, read_yaml
 from shoal.config.thresholds import Thresholds
 
 Probe = Literal["layerwise", "teacher_forced", "free_run", "choice", "retrieval"]
 
 PROBES: tuple[Probe, ...] = get_args(Probe)
-
-
-def _numbers(value: Any) -> Any:
-    """Read `0.5,1,2` as numbers."""
-    if isinstance(value, str):
-        return tuple(value.replace(",", " ").split())
-    return (value,) if isinstance(value, int | float) else value
-
-
-def _seeds(value: Any) -> Any:
-    """Read `3` as the seeds 0, 1, 2, and `5,7` as those two."""
-    if isinstance(value, str):
-        parts = tuple(value.replace(",", " ").split())
-        value = int(parts[0]) if len(parts) == 1 and parts[0].isdecimal() else parts
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            raise ValueError("there must be at least one seed.")
-        return tuple(range(value))
-    return value
 
 
 def _texts(value: Any) -> Any:
@@ -58,10 +41,10 @@ class DiagnosisConfig(ModelOptions):
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         1.0, description="temperature of the distributions and of sampling"
     )
-    temperatures: Annotated[tuple[float, ...], BeforeValidator(_numbers)] = Field(
+    temperatures: Annotated[tuple[float, ...], BeforeValidator(numbers)] = Field(
         (0.5, 1.0, 2.0), description="temperatures at which amplification is measured"
     )
-    seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = Field(
+    seeds: Annotated[tuple[int, ...], BeforeValidator(read_seeds)] = Field(
         (0, 1, 2), description="sampled runs: how many, or their seeds, e.g. 5,7"
     )
     rounded_prompts: int = Field(

@@ -92,9 +92,7 @@ class Point(Record):
 
     intervention: Intervention
     sites: str = Field(description="where, as a mask")
-    group: str = Field(
-        description="selected, unselected, or a block's index"
-    )
+    group: str = Field(description="selected, unselected, a block's index, or none")
     alpha: float | None = Field(None, description="scale of what the sites add")
     ridge: float | None = Field(None, description="of the pseudo-inverse")
     seed: int | None = Field(None, description="of a random control")

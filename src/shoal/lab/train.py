@@ -16,9 +16,7 @@ from shoal.config.lab import TrainConfig
 from shoal.core.errors import NotFiniteError
 from shoal.lab.functions import Prompts, draw_prompts
 from shoal.lab.model import LabModel
-
-TRAINING, VALIDATION = 0, 1
-"""Streams of functions; experiments draw from others."""
+from shoal.lab.streams import TRAINING, VALIDATION
 
 VALIDATION_FUNCTIONS = 128
 

@@ -162,6 +162,14 @@ def environment() -> dict[str, Any]:
     }
 
 
+def environment_texts() -> dict[str, str]:
+    """Versions and machine for a record of results, which the command is no part of."""
+    here = environment()
+    packages = {name: str(version) for name, version in here.pop("packages").items()}
+    here.pop("command")
+    return {name: str(value) for name, value in here.items()} | packages
+
+
 def _read(path: Path, flag: str) -> dict[str, Any]:
     try:
         there = yaml.safe_load(path.read_text(encoding="utf-8"))

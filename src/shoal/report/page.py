@@ -29,6 +29,14 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """Sentences that stand each for itself."""
+
+    kind: ClassVar[str] = "listing"
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Table:
     """A table; the first column holds names, and the others numbers unless said otherwise.
 
@@ -165,7 +173,7 @@ class Folded:
     blocks: Sequence["Block"]
 
 
-Block = Text | Table | Drawing | Cards | Comparisons | Folded
+Block = Text | Listing | Table | Drawing | Cards | Comparisons | Folded
 
 
 @dataclass(frozen=True)

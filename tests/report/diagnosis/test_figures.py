@@ -7,9 +7,10 @@ import pytest
 
 from shoal.core.records import Mean
 from shoal.diagnosis.records import Diagnosis
-from shoal.report.diagnosis.marks import fit, literal, plain_number
+from shoal.report.diagnosis.marks import literal
 from shoal.report.figures import diagnosis_figures, save
 from shoal.report.inline import inline_svg
+from shoal.report.marks import fit, plain_number
 from shoal.testing.diagnoses import PARTS, made_up_diagnosis
 
 FIGURES = {

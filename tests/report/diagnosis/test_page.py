@@ -8,9 +8,10 @@ from shoal.diagnosis.quantities import QUANTITIES
 from shoal.diagnosis.records import Example, Reason
 from shoal.report.diagnosis.cards import gauge
 from shoal.report.diagnosis.page import diagnosis_page
-from shoal.report.diagnosis.tables import flat
-from shoal.report.diagnosis.words import interval, limits, number
+from shoal.report.diagnosis.words import limits
 from shoal.report.page import render_page
+from shoal.report.settings import flat
+from shoal.report.words import interval, number
 from shoal.testing.diagnoses import PARTS, made_up_diagnosis
 from shoal.testing.pages import EVIL, check
 

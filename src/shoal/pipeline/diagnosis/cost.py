@@ -8,6 +8,7 @@ from shoal.diagnosis.freerun.writing import ROOM, Writing, written
 from shoal.diagnosis.passages import Passage, compare_along
 from shoal.diagnosis.sides import Side
 from shoal.diagnosis.spaces import HEAD_ELEMENTS, TABLE_ELEMENTS
+from shoal.pipeline.cost import Cost
 from shoal.pipeline.diagnosis.probes import Probes
 
 SITES_PER_BLOCK = 3
@@ -15,22 +16,6 @@ SITES_PER_BLOCK = 3
 
 SWEEP = 0.6
 """What distributions at one more temperature cost, in whole comparisons."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Time and memory.
-
-    Attributes:
-        seconds: Of all that is not known yet, roughly.
-        bytes: Most memory at once, models included.
-    """
-
-    seconds: float
-    bytes: float
-
-    def __str__(self) -> str:
-        return f"estimated {self.seconds / 60:.1f} min and {self.bytes / 1e9:.1f} GB of memory"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Everything about a diagnosis that can be refused before the weights are loaded."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from shoal.config.diagnosis import DiagnosisConfig
-from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.core.plan import Plan
@@ -21,6 +19,7 @@ from shoal.models.load import load_config
 from shoal.models.source import Source, resolve
 from shoal.objectives.build import Data
 from shoal.pipeline.folder import check_claim, claim
+from shoal.pipeline.naming import model_name, plan_name, results_folder
 from shoal.pipeline.plans import PlanLike, as_plan
 from shoal.pipeline.prepare import Model, load_report, locate
 
@@ -100,8 +99,8 @@ def check_request(
     found, hf_config = locate(model)
     read = None if plan is None else as_plan(plan, depth_of(hf_config))
     other = None if against is None else locate_other(against)
-    name = _name(model, hf_config)
-    other_name = _plan_name(plan, read) if read is not None else _other_name(against, other)
+    name = model_name(model, hf_config)
+    other_name = plan_name(plan, read) if read is not None else _other_name(against, other)
     wanted = {"model": name, ("plan" if read is not None else "against"): other_name}
     if read is not None:
         mask = read if isinstance(read, Mask) else read.mask
@@ -112,7 +111,7 @@ def check_request(
             )
         wanted["mask"] = str(mask)
     wanted |= config.model_dump(mode="json", exclude={"model"})
-    folder = config.out or _default_folder(name, other_name, wanted)
+    folder = config.out or results_folder("diagnoses", (name, other_name), wanted, FREE)
     check_claim(folder, wanted, **CLAIM)
     if config.store is not None:
         check_place(config.store)
@@ -169,30 +168,7 @@ def _choices(config: DiagnosisConfig) -> tuple[ChoiceSet, ...]:
     return tuple(found)
 
 
-def _name(model: Model, config: PreTrainedConfig) -> str:
-    if isinstance(model, str):
-        return model
-    if isinstance(model, DenseModel):
-        return model.source.id
-    return str(config.name_or_path or type(model).__name__)
-
-
-def _plan_name(plan: PlanLike | None, read: Plan | Mask) -> str:
-    if isinstance(plan, str | Path):
-        return str(plan)
-    return str(read if isinstance(read, Mask) else read.mask)
-
-
 def _other_name(against: Model | None, found: Any) -> str:
     if isinstance(against, str):
         return against
-    return _name(found, found.config)
-
-
-def _default_folder(model: str, other: str, wanted: dict[str, Any]) -> Path:
-    asked = {k: v for k, v in wanted.items() if k not in FREE}
-    path = Path(other)
-    # A file called plan.json says less than the folder that it lies in.
-    last = path.parent.name if path.name == "plan.json" and path.parent.name else path.name
-    parts = [Path(model).name, last, fingerprint.of_json(asked)[:6]]
-    return Path("diagnoses") / re.sub(r"[^\w.%-]+", "-", "-".join(parts)).strip("-")
+    return model_name(found, found.config)

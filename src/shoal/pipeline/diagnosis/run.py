@@ -8,7 +8,8 @@ from shoal.config.diagnosis import DiagnosisConfig
 from shoal.diagnosis.records import Diagnosis
 from shoal.diagnosis.verdict import verdicts
 from shoal.engine.artifacts import Artifacts
-from shoal.pipeline.diagnosis.cost import Cost, cost_of
+from shoal.pipeline.cost import Cost
+from shoal.pipeline.diagnosis.cost import cost_of
 from shoal.pipeline.diagnosis.probes import Probes
 from shoal.pipeline.diagnosis.request import (
     DIAGNOSIS,
@@ -28,7 +29,7 @@ from shoal.pipeline.diagnosis.sides import (
 )
 from shoal.pipeline.diagnosis.texts import read_texts
 from shoal.pipeline.figures import can_draw
-from shoal.pipeline.folder import alone_in, environment, replace_text
+from shoal.pipeline.folder import alone_in, environment_texts, replace_text
 from shoal.pipeline.kept import Kept
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.plans import PlanLike
@@ -131,7 +132,7 @@ def _diagnosed(request: Request, models: Models, probes: Probes) -> Diagnosis:
         choices=probes.choices() if "choice" in wanted else (),
         retrieval=retrieval,
         notes=tuple(notes),
-        environment=_environment(),
+        environment=environment_texts(),
         seconds=probes.kept.seconds,
     )
     return found.model_copy(update={"verdicts": verdicts(found, config.thresholds)})
@@ -149,13 +150,6 @@ def _settings(request: Request, models: Models, probes: Probes) -> dict[str, Any
     data = [request.prompts, *request.choices, request.texts]
     origins = {d.name: f"{d.origin} ({d.split})" for d in data if d is not None}
     return {**request.wanted, **known, "data": origins}
-
-
-def _environment() -> dict[str, str]:
-    here = environment()
-    packages = {name: str(version) for name, version in here.pop("packages").items()}
-    here.pop("command")
-    return {name: str(value) for name, value in here.items()} | packages
 
 
 def _write(found: Diagnosis, folder: Path, listener: Listener) -> None:

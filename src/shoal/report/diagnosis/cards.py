@@ -3,8 +3,9 @@
 from math import isfinite
 
 from shoal.diagnosis.records import Reason, Verdict
-from shoal.report.diagnosis.words import NOT_SETTLED, doubt, interval, limits, use_name
+from shoal.report.diagnosis.words import NOT_SETTLED, doubt, limits, use_name
 from shoal.report.page import Card, Fact, Gauge
+from shoal.report.words import interval
 
 TONES = {"safe": "good", "risky": "fair", "broken": "bad"}
 

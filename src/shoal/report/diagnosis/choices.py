@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from shoal.core.records import Mean
 from shoal.diagnosis.records import Options
-from shoal.report.diagnosis.marks import (
+from shoal.report.marks import (
     GREEN,
     WIDTH,
     Scale,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from shoal.core.mask import Site
 from shoal.core.records import Mean
 from shoal.diagnosis.records import Layerwise, SiteRow
-from shoal.report.diagnosis.marks import (
-    GAPS,
+from shoal.report.diagnosis.marks import GAPS, KINDS
+from shoal.report.marks import (
     GREY,
-    KINDS,
     WIDTH,
     Scale,
     Stroke,

@@ -16,12 +16,11 @@ from shoal.report.diagnosis.tables import (
     quantities_table,
     retrieval_table,
     runs_table,
-    settings_table,
     sites_table,
     skipped_table,
     texts_table,
 )
-from shoal.report.diagnosis.words import heading, number, origin, other_name, sizes
+from shoal.report.diagnosis.words import heading, origin, other_name, sizes
 from shoal.report.inline import inline_svg
 from shoal.report.page import (
     Block,
@@ -35,6 +34,8 @@ from shoal.report.page import (
     Table,
     Text,
 )
+from shoal.report.settings import settings_table
+from shoal.report.words import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

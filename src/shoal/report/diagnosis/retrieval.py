@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shoal.diagnosis.records import Retrieval
-from shoal.report.diagnosis.marks import (
-    WIDTH,
-    Scale,
-    Stroke,
-    draw_dot,
-    mean_ends,
-    set_rows,
-    set_share,
-)
+from shoal.report.marks import WIDTH, Scale, Stroke, draw_dot, mean_ends, set_rows, set_share
 from shoal.report.style import ACCENT, INK, new_figure, styled
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from shoal.diagnosis.records import FreeRun, FreeRuns
-from shoal.report.diagnosis.marks import (
+from shoal.report.diagnosis.marks import run_label, run_strokes
+from shoal.report.diagnosis.steps import set_steps
+from shoal.report.marks import (
     WIDTH,
     Scale,
     curve_ends,
@@ -12,12 +14,9 @@ from shoal.report.diagnosis.marks import (
     edge_note,
     fit,
     mean_ends,
-    run_label,
-    run_strokes,
     set_rows,
     set_scale,
 )
-from shoal.report.diagnosis.steps import set_steps
 from shoal.report.style import INK, new_figure, styled
 
 if TYPE_CHECKING:

@@ -5,16 +5,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from shoal.diagnosis.records import Amplification
-from shoal.report.diagnosis.marks import (
-    GREEN,
-    WIDTH,
-    Scale,
-    Stroke,
-    edge_note,
-    fit,
-    plain_number,
-    set_scale,
-)
+from shoal.report.marks import GREEN, WIDTH, Scale, Stroke, edge_note, fit, plain_number, set_scale
 from shoal.report.style import ACCENT, INK, MAIN, light_grid, new_figure, styled
 
 if TYPE_CHECKING:

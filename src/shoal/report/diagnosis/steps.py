@@ -4,18 +4,10 @@ from typing import TYPE_CHECKING
 
 from shoal.core.records import Curve
 from shoal.diagnosis.records import TeacherForced
-from shoal.report.diagnosis.marks import (
-    GAPS,
-    WIDTH,
-    Stroke,
-    curve_ends,
-    draw_curve,
-    edge_note,
-    fit,
-    set_scale,
-)
-from shoal.report.diagnosis.words import number
+from shoal.report.diagnosis.marks import GAPS
+from shoal.report.marks import WIDTH, Stroke, curve_ends, draw_curve, edge_note, fit, set_scale
 from shoal.report.style import ACCENT, light_grid, new_figure, styled
+from shoal.report.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,6 @@
 """The numbers of a diagnosis as tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shoal.core.records import Mean
 from shoal.diagnosis.quantities import QUANTITIES
@@ -19,8 +18,9 @@ from shoal.report.diagnosis.layers import local
 from shoal.report.diagnosis.marks import run_label
 from shoal.report.diagnosis.retrieval import POOLINGS
 from shoal.report.diagnosis.texts import writers
-from shoal.report.diagnosis.words import mean, number, parted, stacked
+from shoal.report.diagnosis.words import parted
 from shoal.report.page import Table
+from shoal.report.words import mean, number, stacked
 
 FORCED = ("kl", "flip", "hidden_gap", "logit_gap", "probability_gap", "total_variation", "entropy")
 """Quantities that are shown at once; the others are folded."""
@@ -176,22 +176,3 @@ def glossary() -> Table:
     """All quantities."""
     rows = [[q.name, q.space, q.meaning] for q in QUANTITIES.values()]
     return Table(["quantity", "space", "meaning"], rows, "Quantities", numbers=False)
-
-
-def settings_table(values: Mapping[str, Any], caption: str) -> Table:
-    """Settings with the names of nested ones joined by dots."""
-    rows = [[name, text] for name, text in flat(values)]
-    return Table(["name", "value"], rows, caption, numbers=False)
-
-
-def flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Nested values as pairs of a dotted name and a text."""
-    found: list[tuple[str, str]] = []
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value:
-            found += flat(value, f"{above}{name}.")
-        elif isinstance(value, list | tuple):
-            found.append((f"{above}{name}", ", ".join(map(str, value)) or "none"))
-        else:
-            found.append((f"{above}{name}", "none" if value in (None, {}) else str(value)))
-    return found

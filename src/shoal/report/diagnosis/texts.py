@@ -5,8 +5,8 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 from shoal.diagnosis.records import FreeRuns, TextMeasures
-from shoal.report.diagnosis.marks import (
-    CONTROLS,
+from shoal.report.diagnosis.marks import CONTROLS, way
+from shoal.report.marks import (
     WIDTH,
     Scale,
     Stroke,
@@ -16,7 +16,6 @@ from shoal.report.diagnosis.marks import (
     set_rows,
     set_scale,
     set_share,
-    way,
 )
 from shoal.report.style import ACCENT, INK, new_figure, styled
 

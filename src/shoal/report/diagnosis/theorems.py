@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from shoal.diagnosis.records import Layerwise
 from shoal.report.diagnosis.layers import by_kind, local
-from shoal.report.diagnosis.marks import KINDS, WIDTH, Scale, fit, set_scale
-from shoal.report.diagnosis.words import number
+from shoal.report.diagnosis.marks import KINDS
+from shoal.report.marks import WIDTH, Scale, fit, set_scale
 from shoal.report.style import INK, light_grid, new_figure, styled
+from shoal.report.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

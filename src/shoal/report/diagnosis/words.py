@@ -1,9 +1,7 @@
 """How a diagnosis speaks: numbers, limits, names of uses and of what was compared."""
 
-from math import isfinite, isnan
-
-from shoal.core.records import Mean
 from shoal.diagnosis.records import Diagnosis, FreeRun, Reason, Verdict
+from shoal.report.words import interval, number, parameters
 
 USES = {
     "choice": "Multiple choice and classification",
@@ -15,47 +13,12 @@ USES = {
 NOT_SETTLED = "not settled"
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A number for people: three digits, no trailing zeros, and words where there is none."""
-    if value is None:
-        return "–"
-    if isnan(value):
-        return "no number"
-    if not isfinite(value):
-        return "∞" if value > 0 else "−∞"
-    if value and abs(value) < 1e-3:
-        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
-        text = f"{mantissa}e{int(power)}"
-    else:
-        text = f"{value:.{digits}g}"
-        if "e" in text:
-            text = f"{value:,.0f}"
-    return text.replace("-", "−", 1) if value < 0 else text
-
-
-def interval(value: float | None, low: float | None, high: float | None, digits: int = 3) -> str:
-    """A number with its interval, if it has one, whose ends have so many digits."""
-    if value is None or low is None or high is None:
-        return number(value)
-    return f"{number(value)} [{number(low, digits)}, {number(high, digits)}]"
-
-
-def mean(found: Mean | None) -> str:
-    """A mean with its interval; a dash where there is none."""
-    return "–" if found is None else interval(found.value, found.low, found.high)
-
-
 def parted(run: FreeRun, digits: int = 3) -> str:
     """The step at which runs part; they may never do so."""
     if run.flip_rate.value == 0:
         return "never"
     found = run.first_divergence
     return interval(found.value, found.low, found.high, digits)
-
-
-def stacked(found: Mean | None) -> str:
-    """The same with the interval in a line of its own, for tables with many columns."""
-    return mean(found).replace(" [", "\n[")
 
 
 def limits(reason: Reason) -> str:
@@ -75,13 +38,6 @@ def doubt(reason: Reason) -> str:
 def use_name(verdict: Verdict) -> str:
     """Name of a use."""
     return USES.get(verdict.use, verdict.use)
-
-
-def parameters(count: int) -> str:
-    """A number of parameters."""
-    if count < 1e6:
-        return f"{count:,}"
-    return f"{count / 1e9:.2f} B" if count >= 1e9 else f"{count / 1e6:.1f} M"
 
 
 def other_name(diagnosis: Diagnosis) -> str:

@@ -1,0 +1,34 @@
+"""The paper's claims, each answered from the results of a lab run."""
+
+from collections.abc import Sequence
+
+from shoal.lab.claims.causes import inverse_restores, monotone
+from shoal.lab.claims.gains import beyond_controls, gain_under_shift, no_gain_in_distribution
+from shoal.lab.claims.geometry import (
+    amplifiers,
+    realignment,
+    realignment_is_theirs,
+    reverse_expands,
+)
+from shoal.lab.records import Shifts
+from shoal.lab.study import Claim, Placed
+
+
+def all_claims(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[Claim, ...]:
+    """Answer every claim.
+
+    Args:
+        models: The shift experiments of each model.
+        geometries: The geometry of each model on some tasks.
+    """
+    return (
+        no_gain_in_distribution(models),
+        gain_under_shift(models),
+        beyond_controls(models),
+        realignment(geometries),
+        realignment_is_theirs(geometries),
+        amplifiers(geometries),
+        reverse_expands(geometries),
+        monotone(geometries),
+        inverse_restores(geometries),
+    )

@@ -1,0 +1,68 @@
+"""The typed results of a lab run: what lab_run.json holds."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from shoal.core.records import Mean, Record
+from shoal.core.version import __version__
+from shoal.geometry.records import Geometry
+from shoal.lab.records import Shifts
+
+Answer = Literal["holds", "holds in part", "does not hold here", "not tested"]
+
+
+class Evidence(Record):
+    """What one model says of a claim on one task."""
+
+    model: str
+    task: str
+    value: float = Field(description="the number that decides")
+    low: float | None = None
+    high: float | None = None
+    supports: bool
+    remark: str = ""
+
+
+class Claim(Record):
+    """A claim of the paper, and what was found."""
+
+    name: str
+    statement: str
+    decides: str = Field(description="what the evidence's number is, and when it supports")
+    answer: Answer
+    summary: str = Field(description="the counts behind the answer")
+    models: int = Field(description="models that had something to say")
+    evidence: tuple[Evidence, ...]
+    facts: dict[str, float] = Field({}, description="further numbers over all the evidence")
+
+
+class Placed(Record):
+    """The geometry of one model on one task, with the mask that was chosen for that task."""
+
+    model: str
+    task: str
+    sigma: float
+    trained: float = Field(description="sigma of training")
+    geometry: Geometry
+
+    @property
+    def reverse(self) -> bool:
+        """Whether the task is narrower than training."""
+        return self.sigma < self.trained
+
+
+class LabRun(Record):
+    """Everything that was found."""
+
+    settings: dict[str, Any]
+    models: tuple[Shifts, ...]
+    learning: tuple[Mean, ...] = Field(
+        (), description="per model: zero predictor's error over its own at the last point"
+    )
+    geometries: tuple[Placed, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    notes: tuple[str, ...] = ()
+    environment: dict[str, str] = Field({})
+    seconds: dict[str, float] = Field({})
+    shoal_version: str = __version__

@@ -1,0 +1,226 @@
+"""The lab run: shift experiments and geometry of each model, the claims, what is written."""
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.config.lab_run import LabRunConfig
+from shoal.core import fingerprint
+from shoal.core.errors import UsageError
+from shoal.core.plan import ModelRef, Plan, Score
+from shoal.core.records import Mean
+from shoal.engine.artifacts import check_place
+from shoal.lab.checkpoint import load_checkpoint, shipped
+from shoal.lab.claims import all_claims
+from shoal.lab.records import Shifts
+from shoal.lab.study import LabRun, Placed
+from shoal.lab.tasks import tasks_of
+from shoal.pipeline.figures import can_draw
+from shoal.pipeline.folder import alone_in, check_claim, claim, environment, replace_text
+from shoal.pipeline.lab.cost import estimate
+from shoal.pipeline.lab.model_parts import ModelParts
+from shoal.pipeline.listener import Listener
+
+RESULTS, PAGE, PARTS, FIGURES, PLANS = (
+    "lab_run.json",
+    "lab_run.html",
+    "parts.sqlite",
+    "figures",
+    "plans",
+)
+
+FREE = frozenset({"out", "store", "workers", "batch"})
+"""What changes no result."""
+
+
+@dataclass(frozen=True)
+class LabRunResult:
+    """What was found, and where it was written."""
+
+    run: LabRun
+    folder: Path
+
+
+@dataclass(frozen=True)
+class OfModel:
+    """What was found of one model."""
+
+    shifts: Shifts
+    learning: Mean
+    geometries: tuple[Placed, ...]
+    seconds: dict[str, float]
+
+
+def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunResult:
+    """Run the experiments on some lab models.
+
+    Args:
+        config: The options.
+        listener: Hears of the progress.
+
+    Raises:
+        UsageError: If a model is none, one is named twice, or the folder holds something else.
+        NotFiniteError: If a model's losses are not finite.
+    """
+    listener = listener or Listener()
+    wheres = _models(config)
+    _check_tasks(config, wheres)
+    wanted = {**config.model_dump(mode="json", exclude_none=True), "models": wheres}
+    asked = {k: v for k, v in wanted.items() if k not in FREE}
+    folder = config.out or Path(f"lab-run-{fingerprint.of_json(asked)[:6]}")
+    options: dict[str, Any] = {
+        "free": FREE,
+        "results": (RESULTS, PARTS),
+        "kind": "lab run",
+        "flag": "--out",
+    }
+    store = config.store or folder / PARTS
+    if config.store is not None:
+        check_place(config.store)
+    check_claim(folder, wanted, **options)
+    listener.note(estimate(config, wheres))
+    claim(folder, wanted, **options)
+    with alone_in(folder):
+        found = _all(config, wheres, store, listener)
+        run = _assembled(wanted, found)
+        _write(run, folder, listener)
+    return LabRunResult(run, folder)
+
+
+def _models(config: LabRunConfig) -> list[str]:
+    wheres = list(config.models or shipped())
+    if not wheres:
+        raise UsageError("no lab models: none come with this shoal. Train some, and name them.")
+    names = [Path(where).name for where in wheres]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two models are called {name}. Name folders that differ, each once.")
+    return wheres
+
+
+def _check_tasks(config: LabRunConfig, wheres: Sequence[str]) -> None:
+    """Refuse what no task can be made of before any of them runs for long."""
+    few = config.model_copy(update={"selection": 2, "test": 2})
+    for where in wheres:
+        tasks_of(load_checkpoint(where), config.shifts, few)
+    unknown = set(config.geometry_shifts) - set(config.shifts)
+    if unknown and config.geometry_shifts != LabRunConfig().geometry_shifts:
+        raise UsageError(
+            f"--geometry-shifts {min(unknown):g} is not among --shifts "
+            f"{','.join(f'{s:g}' for s in config.shifts)}."
+        )
+
+
+def _all(
+    config: LabRunConfig, wheres: Sequence[str], store: Path, listener: Listener
+) -> list[OfModel]:
+    if config.workers == 1 or len(wheres) == 1:
+        return [
+            _of_model(config, where, store, f"{where} ({i + 1} of {len(wheres)})", listener)
+            for i, where in enumerate(wheres)
+        ]
+    listener.stage(f"{len(wheres)} models in {config.workers} processes")
+    listener.work(len(wheres))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(config.workers, mp_context=context) as pool:
+        futures = [pool.submit(_in_process, config, where, store) for where in wheres]
+        for _ in _completed(futures):
+            listener.advance()
+    listener.done()
+    return [future.result() for future in futures]
+
+
+def _completed(futures: Sequence["Future[OfModel]"]) -> Iterator[None]:
+    for future in as_completed(futures):
+        future.result()
+        yield
+
+
+def _in_process(config: LabRunConfig, where: str, store: Path) -> OfModel:
+    import torch
+
+    # Several processes with several threads each would wait for one another.
+    torch.set_num_threads(1)
+    return _of_model(config, where, store, where, Listener())
+
+
+def _of_model(
+    config: LabRunConfig, where: str, store: Path, title: str, listener: Listener
+) -> OfModel:
+    parts = ModelParts(config, where, store, lambda name: listener.advance())
+    listener.stage(title)
+    listener.work(parts.parts)
+    chosen = parts.selections()
+    shifts = parts.shifts(chosen)
+    learned = parts.learning()
+    placed = parts.geometries(chosen)
+    listener.done()
+    return OfModel(shifts, learned, placed, parts.kept.seconds)
+
+
+def _assembled(wanted: dict[str, Any], found: Sequence[OfModel]) -> LabRun:
+    models = tuple(one.shifts for one in found)
+    geometries = tuple(placed for one in found for placed in one.geometries)
+    here = environment()
+    packages = {name: str(version) for name, version in here.pop("packages").items()}
+    here.pop("command")
+    return LabRun(
+        settings=wanted,
+        models=models,
+        learning=tuple(one.learning for one in found),
+        geometries=geometries,
+        claims=all_claims(models, geometries),
+        environment={name: str(value) for name, value in here.items()} | packages,
+        seconds={name: s for one in found for name, s in one.seconds.items()},
+    )
+
+
+def plans_of(run: LabRun) -> dict[str, Plan]:
+    """File name -> the plan of each mask that was chosen, for `shoal geometry`."""
+    found = {}
+    for model in run.models:
+        for shift in model.shifts:
+            selection = shift.selection
+            best = next(m for m in shift.masks if m.name == "best")
+            if best.mask:
+                found[f"{model.model}-{shift.sigma:g}.json"] = Plan(
+                    model=ModelRef(
+                        id=f"lab:{model.model}", revision=None, fingerprint=model.fingerprint
+                    ),
+                    mask=best.mask,
+                    objective=f"squared error on {shift.task}",
+                    search={"name": "tale", "epsilon": selection.epsilon},
+                    granularity="block",
+                    score=Score(
+                        mean=best.selection if best.selection is not None else float("nan"),
+                        dense=selection.dense,
+                        examples=selection.functions,
+                    ),
+                    evaluations=selection.evaluations,
+                    seed=model.seed,
+                )
+    return found
+
+
+def _write(run: LabRun, folder: Path, listener: Listener) -> None:
+    """Write the record and the plans, then the figures, then the page."""
+    replace_text(folder / RESULTS, run.model_dump_json(indent=2) + "\n")
+    (folder / PLANS).mkdir(exist_ok=True)
+    for name, plan in plans_of(run).items():
+        plan.save(folder / PLANS / name)
+    if not can_draw(listener):
+        return
+    from shoal.report.lab.figures import lab_figures
+    from shoal.report.lab.page import lab_page
+    from shoal.report.page import write_page
+    from shoal.report.style import save
+
+    listener.stage("Drawing")
+    figures = folder / FIGURES
+    figures.mkdir(exist_ok=True)
+    for name, figure in lab_figures(run).items():
+        save(figure, figures / name)
+    write_page(lab_page(run), folder / PAGE)
