@@ -13,12 +13,14 @@ if TYPE_CHECKING:
         compare_geometry,
         diagnose,
         evaluate,
+        experiment_lab,
         export,
         export_for,
         load,
         prune,
         score,
         search,
+        train_lab,
     )
     from shoal.config.run import RunConfig
     from shoal.core.errors import ShoalError
@@ -35,6 +37,8 @@ _WHERE = {
     "evaluate": "shoal.api",
     "diagnose": "shoal.api",
     "compare_geometry": "shoal.api",
+    "train_lab": "shoal.api",
+    "experiment_lab": "shoal.api",
     "Mask": "shoal.core.mask",
     "Site": "shoal.core.mask",
     "Plan": "shoal.core.plan",
@@ -52,12 +56,14 @@ __all__ = [
     "compare_geometry",
     "diagnose",
     "evaluate",
+    "experiment_lab",
     "export",
     "export_for",
     "load",
     "prune",
     "score",
     "search",
+    "train_lab",
 ]
 
 

@@ -12,6 +12,7 @@ from shoal.core.mask import Mask
 from shoal.core.plan import ModelRef, Plan
 from shoal.lab.checkpoint import load_checkpoint
 from shoal.models.load import load_dense
+from shoal.pipeline.geometry import run as stage
 from shoal.pipeline.lab.train import run_training
 from shoal.testing.tiny import save_tiny
 
@@ -19,6 +20,13 @@ DEPTH = 6
 
 LAB = {"--id": "U(-1,1)", "--ood": "U(-5,5)", "--items": 16, "--loss-items": 12, "--out": "out"}
 LAB |= {"--surrogate-tokens": 40, "--control-masks": 1, "--random-seeds": 1, "--ridges": 0.001}
+
+
+@pytest.fixture(autouse=True)
+def _figures_once(request, monkeypatch):
+    """Drawing takes longer than all else, and one test looks at what is drawn."""
+    if request.node.name != "test_all_of_it":
+        monkeypatch.setattr(stage, "can_draw", lambda listener: False)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +79,7 @@ def read(path="out"):
         return json.load(file)
 
 
+@pytest.mark.slow
 def test_all_of_it(shoal, tiny_folder, make_plan, small):
     code, out, err = shoal("geometry", tiny_folder, "--plan", make_plan("-[2-3]"), *flags(small))
     assert code == 0, err
@@ -97,7 +106,7 @@ def test_again_nothing_is_computed(shoal, tiny_folder, make_plan, small):
     first = read()
     assert shoal(*command, "--json")[0] == 0
     again = read()
-    assert set(first["seconds"].values()) > {0.0} or min(first["seconds"].values()) > 0
+    assert min(first["seconds"].values()) > 0
     assert set(again["seconds"].values()) == {0.0}
     changing = {"seconds", "environment"}
     assert {k: v for k, v in again.items() if k not in changing} == {

@@ -207,7 +207,7 @@ def test_parts_of_blocks_need_the_model(folder, tmp_path):
 
 
 def test_the_python_call_takes_the_files_and_checks_the_plan(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal.api.load_dense", never)
+    monkeypatch.setattr("shoal.api.files.load_dense", never)
     source = resolve(str(folder))
     ref = ModelRef(id=str(folder), fingerprint=source.fingerprint())
     report = shoal.export(str(folder), Plan(model=ref, mask=MASK), tmp_path / "out")

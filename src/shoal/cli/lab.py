@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 from shoal.cli.options import with_config
 from shoal.config.lab import PRESETS, TrainConfig, preset_named
 from shoal.config.lab_run import LabRunConfig
+from shoal.core import fingerprint
 
 _PRESETS = "; ".join(f"{name} ({summary})" for name, (summary, _) in PRESETS.items())
 
@@ -30,7 +31,7 @@ def train(
     Parameters
     ----------
     out
-        Folder to write to (default lab-<preset>-<coefficients>-<seed>).
+        Folder to write to (default lab-PRESET-HASH, the same for the same options).
     device
         auto, cpu, cuda, cuda:N or mps.
     """
@@ -40,7 +41,7 @@ def train(
 
     base = preset_named(preset).model_dump(mode="json")
     config = TrainConfig.read(base | options)
-    folder = out or Path(f"lab-{preset}-{config.coefficients}-{config.seed}")
+    folder = out or Path(f"lab-{preset}-{fingerprint.of_json(config.model_dump(mode='json'))[:6]}")
     result = run_training(config, folder, device=device, listener=Screen())
     last = result.log[-1]
     screen.print(

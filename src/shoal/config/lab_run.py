@@ -1,22 +1,15 @@
 """The options of a lab run."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from shoal.config.lists import numbers
 from shoal.config.run import names
 from shoal.config.shifts import ShiftSettings
 
-
-def _numbers(value: Any) -> Any:
-    """Read `2,5,10` as numbers."""
-    if isinstance(value, str):
-        return tuple(value.replace(",", " ").split())
-    return (value,) if isinstance(value, int | float) else value
-
-
-Sigmas = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
+Sigmas = Annotated[tuple[float, ...], BeforeValidator(numbers)]
 
 
 class LabRunConfig(ShiftSettings):
@@ -30,12 +23,14 @@ class LabRunConfig(ShiftSettings):
         description="half widths of the coefficients (deviations, if Gaussian) to test on",
     )
     geometry_shifts: Sigmas = Field(
-        (1, 2, 5, 10), description="of these, the ones whose geometry is taken; none if empty"
+        (0.5, 1, 2, 5, 10), description="of these, the ones whose geometry is taken; none if empty"
     )
     geometry: int = Field(96, ge=3, description="functions that the geometry is taken on")
     workers: int = Field(1, ge=1, description="processes, each at a model of its own")
     seed: int = Field(0, ge=0, description="seed of intervals and of random controls")
-    out: Path | None = Field(None, description="folder to write to (default lab-run-<options>)")
+    out: Path | None = Field(
+        None, description="folder to write to (default lab-run-HASH, the same for the same options)"
+    )
     store: Path | None = Field(
         None, description="file of finished parts, to share them between runs"
     )

@@ -173,10 +173,10 @@ def test_amplifiers_must_be_more_frequent_among_the_selected(run):
 
     found = amplifiers(flags(True, False))
     assert found.answer == "holds"
-    assert found.facts["p of the difference in shares"] < 0.001
+    assert found.facts["p of the difference in shares (layers as independent)"] < 0.001
     same = amplifiers(flags(True, True))
     assert same.answer == "does not hold here"
-    assert same.facts["p of the difference in shares"] == pytest.approx(1.0)
+    assert same.facts["p of the difference in shares (layers as independent)"] == pytest.approx(1.0)
     assert amplifiers(flags(None, None)).answer == "not tested"
 
 

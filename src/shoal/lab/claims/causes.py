@@ -1,12 +1,10 @@
 """Claims about causes: the alpha curve, and undoing a layer by an inverse surrogate."""
 
 from collections.abc import Sequence
-from math import isfinite
 
-from scipy.stats import spearmanr
-
-from shoal.geometry.records import Point
-from shoal.lab.claims.judging import judged
+from shoal.geometry.records import Geometry, Point
+from shoal.lab.claims.gains import MATTERS
+from shoal.lab.claims.judging import judged, rank_correlation
 from shoal.lab.study import Claim, Evidence, Placed
 
 MONOTONE = 0.9
@@ -27,12 +25,11 @@ def monotone(geometries: Sequence[Placed]) -> Claim:
             and p.group == "selected"
             and p.alpha is not None
             and p.alpha <= 1
-            and isfinite(p.loss_ood.value)
         ]
         if len(curve) < 3:
             continue
         alphas, losses = zip(*curve, strict=True)
-        rho = float(spearmanr(alphas, losses).statistic)
+        rho = rank_correlation(curve)
         least = alphas[losses.index(min(losses))]
         evidence.append(
             Evidence(
@@ -98,16 +95,17 @@ def recovered(points: Sequence[Point], tried: Sequence[Point]) -> float:
 
 
 def _helped(geometries: Sequence[Placed]) -> list[Placed]:
-    """Where removing the selected layers lowers the loss on a wider task."""
-    found = []
-    for placed in geometries:
-        points = placed.geometry.points
-        dense = next((p for p in points if p.intervention == "dense"), None)
-        removed = next(
-            (p for p in points if p.intervention == "removed" and p.group == "selected"), None
-        )
-        if dense is None or removed is None or placed.sigma <= placed.trained:
-            continue
-        if removed.loss_ood.value < dense.loss_ood.value:
-            found.append(placed)
-    return found
+    """Where removing the selected layers saves enough on a wider task to be explained."""
+    return [p for p in geometries if p.sigma > p.trained and (saved(p.geometry) or 0.0) >= MATTERS]
+
+
+def saved(geometry: Geometry) -> float | None:
+    """Share of the shifted loss that removing the selected layers saves; None if not measured."""
+    points = geometry.points
+    dense = next((p for p in points if p.intervention == "dense"), None)
+    removed = next(
+        (p for p in points if p.intervention == "removed" and p.group == "selected"), None
+    )
+    if dense is None or removed is None:
+        return None
+    return 1 - removed.loss_ood.value / dense.loss_ood.value

@@ -13,6 +13,14 @@ MATTERS = 0.05
 CHANCE = 0.05
 """Share of random masks that may do as well by chance."""
 
+CONTROLS = {
+    "single": "the best single removal",
+    "random_best": "the best of as many random masks",
+    "random": "95% of random masks",
+    "rescaling": "a rescaled output",
+}
+"""What the gain is held against."""
+
 
 def counts(gain: Mean) -> bool:
     """Whether a gain is one."""
@@ -55,14 +63,14 @@ def gain_under_shift(models: Sequence[Shifts]) -> Claim:
 def beyond_controls(models: Sequence[Shifts]) -> Claim:
     """The gain is more than what simpler things bring."""
     evidence = []
-    failed = dict.fromkeys(("single", "random_best", "random", "rescaling"), 0)
+    failed = dict.fromkeys(CONTROLS, 0)
     rescaled = 0
     for model, shift in wider(models):
         against = controls_beaten(shift)
         for name, beaten in against.items():
             failed[name] += not beaten
         rescaled += counts(shift.saturation.scaled_beyond_scale.gain)
-        lost = [name for name, beaten in against.items() if not beaten]
+        lost = [CONTROLS[name] for name, beaten in against.items() if not beaten]
         gain = shift.saturation.best_beyond_scale.gain
         remark = f"not better than {', '.join(lost)}" if lost else ""
         evidence.append(_evidence(model, shift, gain, not lost, remark))
@@ -74,7 +82,7 @@ def beyond_controls(models: Sequence[Shifts]) -> Claim:
         "gain counts and BEST has a lower test loss than the best single removal (unless it is "
         "one), than the best of as many random masks as TALE tried, and than 95% of random masks",
         evidence,
-        {f"cells not better than {name}": float(n) for name, n in failed.items()}
+        {f"cells not better than {CONTROLS[name]}": float(n) for name, n in failed.items()}
         | {"cells that gain where both outputs are rescaled": float(rescaled)},
     )
 

@@ -1,14 +1,15 @@
 """Claims about geometry: realignment, amplifiers, and what the reverse shift does."""
 
 from collections.abc import Iterable, Sequence
-from math import exp, isfinite, log
+from math import exp, inf, isfinite, log, nan
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from shoal.core.records import Mean
 from shoal.geometry.records import Geometry, Signature
-from shoal.lab.claims.judging import judged
+from shoal.lab.claims.causes import saved
+from shoal.lab.claims.gains import MATTERS
+from shoal.lab.claims.judging import judged, rank_correlation
 from shoal.lab.study import Claim, Evidence, Placed
 
 KINDS = ("norm", "distance")
@@ -45,7 +46,7 @@ def realignment(geometries: Sequence[Placed]) -> Claim:
 
 
 def realignment_is_theirs(geometries: Sequence[Placed]) -> Claim:
-    """The selected layers realign more than others do, and who realigns helps."""
+    """The selected layers realign more than others do."""
     evidence, relations = [], []
     for placed in _wider(geometries):
         points = [p for p in placed.geometry.points if p.intervention == "removed"]
@@ -69,8 +70,7 @@ def realignment_is_theirs(geometries: Sequence[Placed]) -> Claim:
         facts["share of these correlations above 0"] = float(np.mean(np.array(relations) > 0))
     return judged(
         "Realignment is theirs",
-        "What realigns is the removal of the selected layers, not of any layers; and realignment "
-        "is why the loss falls.",
+        "What realigns is the removal of the selected layers, not that of any layers.",
         "gap of distance profiles after removing the selected layers less the mean after removing "
         "as many others at random; supports where every such control leaves a larger gap",
         evidence,
@@ -87,7 +87,7 @@ def relation_of_gap_and_loss(placed: Placed) -> list[float]:
     ]
     if len(single) < 4:
         return []
-    rho = float(spearmanr(*zip(*single, strict=True)).statistic)
+    rho = rank_correlation(single)
     return [rho] if isfinite(rho) else []
 
 
@@ -121,7 +121,7 @@ def amplifiers(geometries: Sequence[Placed]) -> Claim:
             "mean gain change, others (ratio)": exp(_mean(s.gain_change for s in others)),
             "mean rank change, selected (ratio)": exp(_mean(s.rank_change for s in selected)),
             "mean rank change, others (ratio)": exp(_mean(s.rank_change for s in others)),
-            "p of the difference in shares": _p_value(selected, others),
+            "p of the difference in shares (layers as independent)": _p_value(selected, others),
         }
     return judged(
         "Amplifier signature",
@@ -142,21 +142,24 @@ def reverse_expands(geometries: Sequence[Placed]) -> Claim:
             continue
         grown = growth(placed.geometry)
         change = placed.geometry.changes["distance"].change
+        gain = saved(placed.geometry) or 0.0
         evidence.append(
             Evidence(
                 model=placed.model,
                 task=placed.task,
                 value=grown,
-                supports=grown > 0 and _closer(change),
-                remark=f"distances times {exp(grown):.3g}; gap changes by {change}",
+                supports=grown > 0 and _closer(change) and gain >= MATTERS,
+                remark=f"distances times {np.exp(grown):.3g}; gap changes by {change}; "
+                f"saves {gain:.1%} of the loss",
             )
         )
     return judged(
         "Reverse shift expands",
-        "A model trained on a wide range and tested on a narrow one is helped by layers whose "
-        "removal expands distances: what pruning does is to align, not to contract.",
-        "mean log ratio of pairwise distances, pruned over dense; supports where it is above 0 and "
-        "the gap to the profile of training shrinks with its whole interval",
+        "A model trained on a wide range and tested on a narrow one is helped by removing layers, "
+        "and this expands distances: what pruning does is to align, not to contract.",
+        "mean log ratio of pairwise distances, pruned over dense; supports where it is above 0, "
+        "the gap to the profile of training shrinks with its whole interval, and the removal saves "
+        f"at least {MATTERS:.0%} of the loss",
         evidence,
     )
 
@@ -164,8 +167,12 @@ def reverse_expands(geometries: Sequence[Placed]) -> Claim:
 def growth(geometry: Geometry) -> float:
     """Mean over depths of the log ratio of shifted distances, pruned over dense."""
     before, after = (geometry.profiles[n].distance[1:] for n in ("ood", "ood_pruned"))
-    ratios = [log(a.value / b.value) for a, b in zip(after, before, strict=True) if b.value > 0]
-    return float(np.mean(ratios))
+    ratios = [
+        log(a.value / b.value)
+        for a, b in zip(after, before, strict=True)
+        if 0 < a.value < inf and 0 < b.value < inf
+    ]
+    return float(np.mean(ratios)) if ratios else nan
 
 
 def _wider(geometries: Sequence[Placed]) -> list[Placed]:
@@ -181,7 +188,8 @@ def _share(signatures: Sequence[Signature]) -> float:
 
 
 def _mean(values: Iterable[float]) -> float:
-    return float(np.mean([v for v in values if isfinite(v)]))
+    known = [v for v in values if isfinite(v)]
+    return float(np.mean(known)) if known else nan
 
 
 def _p_value(selected: Sequence[Signature], others: Sequence[Signature]) -> float:

@@ -6,6 +6,9 @@ where it holds for none and few tasks support it, and holds in part otherwise.
 """
 
 from collections.abc import Mapping, Sequence
+from math import nan
+
+from scipy.stats import spearmanr
 
 from shoal.lab.study import Answer, Claim, Evidence
 
@@ -63,3 +66,11 @@ def _answer(shares: Sequence[float]) -> Answer:
     if min(shares) >= MOST:
         return "holds"
     return "does not hold here" if max(shares) <= FEW else "holds in part"
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Spearman's correlation; not a number where one side does not vary."""
+    first, second = zip(*pairs, strict=True)
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return nan
+    return float(spearmanr(first, second).statistic)

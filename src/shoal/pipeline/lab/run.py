@@ -19,7 +19,7 @@ from shoal.lab.records import Shifts
 from shoal.lab.study import LabRun, Placed
 from shoal.lab.tasks import tasks_of
 from shoal.pipeline.figures import can_draw
-from shoal.pipeline.folder import alone_in, check_claim, claim, environment, replace_text
+from shoal.pipeline.folder import alone_in, check_claim, claim, environment_texts, replace_text
 from shoal.pipeline.lab.cost import estimate
 from shoal.pipeline.lab.model_parts import ModelParts
 from shoal.pipeline.listener import Listener
@@ -164,16 +164,13 @@ def _of_model(
 def _assembled(wanted: dict[str, Any], found: Sequence[OfModel]) -> LabRun:
     models = tuple(one.shifts for one in found)
     geometries = tuple(placed for one in found for placed in one.geometries)
-    here = environment()
-    packages = {name: str(version) for name, version in here.pop("packages").items()}
-    here.pop("command")
     return LabRun(
         settings=wanted,
         models=models,
         learning=tuple(one.learning for one in found),
         geometries=geometries,
         claims=all_claims(models, geometries),
-        environment={name: str(value) for name, value in here.items()} | packages,
+        environment=environment_texts(),
         seconds={name: s for one in found for name, s in one.seconds.items()},
     )
 
@@ -221,6 +218,8 @@ def _write(run: LabRun, folder: Path, listener: Listener) -> None:
     listener.stage("Drawing")
     figures = folder / FIGURES
     figures.mkdir(exist_ok=True)
-    for name, figure in lab_figures(run).items():
+    drawn = lab_figures(run)
+    # The page reads figures that were not saved yet.
+    write_page(lab_page(run, drawn), folder / PAGE)
+    for name, figure in drawn.items():
         save(figure, figures / name)
-    write_page(lab_page(run), folder / PAGE)
