@@ -17,10 +17,12 @@ from shoal.geometry.records import Geometry
 from shoal.geometry.stack import llm_stack
 from shoal.models.replay import Replay
 from shoal.objectives.build import build_objective
+from shoal.pipeline.geometry import cost
 from shoal.pipeline.geometry import run as stage
 from shoal.pipeline.geometry.language import check_language, open_language
 from shoal.pipeline.geometry.losses import losses_on
 from shoal.pipeline.geometry.parts import Parts, in_order, scaled_ends
+from shoal.pipeline.geometry.subject import tokens_of
 from shoal.pipeline.geometry.texts import batches_of, read_sequences
 from shoal.pipeline.listener import Listener
 from shoal.testing.families import FAMILIES
@@ -273,3 +275,25 @@ def test_the_surrogates_of_a_task_are_shared_and_do_not_depend_on_its_side(
     mine = [one for one in first.linear if one.distribution == "ood"]
     theirs = [one for one in second.linear if one.distribution == "id"]
     assert [one.model_copy(update={"distribution": "id"}) for one in mine] == theirs
+
+
+def test_the_estimate_counts_every_pass(tiny_dense, options, monkeypatch):
+    monkeypatch.setattr(cost, "_timed", lambda work: (1.0, work()))
+    # No block is fitted, so that passes alone count.
+    monkeypatch.setattr(cost, "_fit", lambda parts: (0.0, 0.0))
+    config, subject = opened(tiny_dense("llama"), options)
+
+    def seconds(*names):
+        asked = config.model_copy(update={"parts": names})
+        return cost.cost_of(Parts(asked, subject, None, Listener())).seconds
+
+    position = 1 / subject.probe.positions.numel()
+    both = subject.id.tokens + subject.ood.tokens
+    assert seconds("profiles") == pytest.approx(2 * both * position)
+    fitted = sum(tokens_of(task.surrogate) for task in (subject.id, subject.ood))
+    assert seconds("surrogates") == pytest.approx(fitted * position)
+    # Dense, two masks removed and at half scale, two fits, an inverse and two random maps.
+    losses = cost.SCORING * (subject.id.loss_tokens + subject.ood.loss_tokens)
+    whole = 10 * (losses + subject.ood.tokens) + subject.id.tokens
+    assert seconds("interventions") == pytest.approx(whole * position)
+    assert seconds("profiles", "surrogates") == pytest.approx((2 * both + fitted) * position)

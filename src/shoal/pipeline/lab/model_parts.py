@@ -106,7 +106,7 @@ class ModelParts:
                 partial(self._place, trained, task, one),
             )
             for task, one in zip(self.tasks, chosen, strict=True)
-            if self._wanted(task)
+            if wanted(self.config, task)
         )
 
     def _place(self, trained: Task, task: Task, one: Selection) -> Placed:
@@ -120,10 +120,18 @@ class ModelParts:
             seed=self.config.seed,
         )
 
-    def _wanted(self, task: Task) -> bool:
-        return not task.in_distribution and task.sigma in self.config.geometry_shifts
 
-    @property
-    def parts(self) -> int:
-        """How many parts there are."""
-        return 2 * len(self.tasks) + 2 + sum(self._wanted(task) for task in self.tasks)
+def wanted(config: LabRunConfig, task: Task) -> bool:
+    """Whether the geometry on a task is taken."""
+    return not task.in_distribution and task.sigma in config.geometry_shifts
+
+
+def count_parts(config: LabRunConfig, where: str) -> int:
+    """How many parts a model has.
+
+    Raises:
+        UsageError: If the model is none, or no tasks can be made for it.
+    """
+    few = config.model_copy(update={"selection": 2, "test": 2})
+    tasks = tasks_of(load_checkpoint(where), config.shifts, few)
+    return 2 * len(tasks) + 2 + sum(wanted(config, task) for task in tasks)

@@ -1,8 +1,6 @@
 """The lab run: shift experiments and geometry of each model, the claims, what is written."""
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +9,15 @@ from shoal.config.lab_run import LabRunConfig
 from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.plan import ModelRef, Plan, Score
-from shoal.core.records import Mean
 from shoal.engine.artifacts import check_place
-from shoal.lab.checkpoint import load_checkpoint, shipped
+from shoal.lab.checkpoint import shipped
 from shoal.lab.claims import all_claims
-from shoal.lab.records import Shifts
-from shoal.lab.study import LabRun, Placed
-from shoal.lab.tasks import tasks_of
+from shoal.lab.study import LabRun
 from shoal.pipeline.figures import can_draw
 from shoal.pipeline.folder import alone_in, check_claim, claim, environment_texts, replace_text
 from shoal.pipeline.lab.cost import estimate
-from shoal.pipeline.lab.model_parts import ModelParts
+from shoal.pipeline.lab.model_parts import count_parts
+from shoal.pipeline.lab.workers import OfModel, all_models
 from shoal.pipeline.listener import Listener
 
 RESULTS, PAGE, PARTS, FIGURES, PLANS = (
@@ -44,16 +40,6 @@ class LabRunResult:
     folder: Path
 
 
-@dataclass(frozen=True)
-class OfModel:
-    """What was found of one model."""
-
-    shifts: Shifts
-    learning: Mean
-    geometries: tuple[Placed, ...]
-    seconds: dict[str, float]
-
-
 def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunResult:
     """Run the experiments on some lab models.
 
@@ -67,7 +53,8 @@ def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunRes
     """
     listener = listener or Listener()
     wheres = _models(config)
-    _check_tasks(config, wheres)
+    parts = [count_parts(config, where) for where in wheres]
+    _check_geometry(config)
     wanted = {**config.model_dump(mode="json", exclude_none=True), "models": wheres}
     asked = {k: v for k, v in wanted.items() if k not in FREE}
     folder = config.out or Path(f"lab-run-{fingerprint.of_json(asked)[:6]}")
@@ -84,7 +71,10 @@ def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunRes
     listener.note(estimate(config, wheres))
     claim(folder, wanted, **options)
     with alone_in(folder):
-        found = _all(config, wheres, store, listener)
+        listener.stage(f"{len(wheres)} models, {sum(parts)} parts")
+        listener.work(sum(parts))
+        found = all_models(config, wheres, store, listener)
+        listener.done()
         run = _assembled(wanted, found)
         _write(run, folder, listener)
     return LabRunResult(run, folder)
@@ -101,64 +91,14 @@ def _models(config: LabRunConfig) -> list[str]:
     return wheres
 
 
-def _check_tasks(config: LabRunConfig, wheres: Sequence[str]) -> None:
-    """Refuse what no task can be made of before any of them runs for long."""
-    few = config.model_copy(update={"selection": 2, "test": 2})
-    for where in wheres:
-        tasks_of(load_checkpoint(where), config.shifts, few)
+def _check_geometry(config: LabRunConfig) -> None:
+    """Refuse a geometry on a shift that is not tested."""
     unknown = set(config.geometry_shifts) - set(config.shifts)
     if unknown and config.geometry_shifts != LabRunConfig().geometry_shifts:
         raise UsageError(
             f"--geometry-shifts {min(unknown):g} is not among --shifts "
             f"{','.join(f'{s:g}' for s in config.shifts)}."
         )
-
-
-def _all(
-    config: LabRunConfig, wheres: Sequence[str], store: Path, listener: Listener
-) -> list[OfModel]:
-    if config.workers == 1 or len(wheres) == 1:
-        return [
-            _of_model(config, where, store, f"{where} ({i + 1} of {len(wheres)})", listener)
-            for i, where in enumerate(wheres)
-        ]
-    listener.stage(f"{len(wheres)} models in {config.workers} processes")
-    listener.work(len(wheres))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(config.workers, mp_context=context) as pool:
-        futures = [pool.submit(_in_process, config, where, store) for where in wheres]
-        for _ in _completed(futures):
-            listener.advance()
-    listener.done()
-    return [future.result() for future in futures]
-
-
-def _completed(futures: Sequence["Future[OfModel]"]) -> Iterator[None]:
-    for future in as_completed(futures):
-        future.result()
-        yield
-
-
-def _in_process(config: LabRunConfig, where: str, store: Path) -> OfModel:
-    import torch
-
-    # Several processes with several threads each would wait for one another.
-    torch.set_num_threads(1)
-    return _of_model(config, where, store, where, Listener())
-
-
-def _of_model(
-    config: LabRunConfig, where: str, store: Path, title: str, listener: Listener
-) -> OfModel:
-    parts = ModelParts(config, where, store, lambda name: listener.advance())
-    listener.stage(title)
-    listener.work(parts.parts)
-    chosen = parts.selections()
-    shifts = parts.shifts(chosen)
-    learned = parts.learning()
-    placed = parts.geometries(chosen)
-    listener.done()
-    return OfModel(shifts, learned, placed, parts.kept.seconds)
 
 
 def _assembled(wanted: dict[str, Any], found: Sequence[OfModel]) -> LabRun:
