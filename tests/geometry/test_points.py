@@ -1,9 +1,11 @@
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 
 from shoal.core.mask import Mask
+from shoal.geometry import inverses
 from shoal.geometry.bench import Bench
 from shoal.geometry.collecting import ALL
 from shoal.geometry.points import (
@@ -184,3 +186,21 @@ def test_what_parts_of_blocks_cannot_have_is_told(stack):
     assert "-[1.attn] removes parts of blocks" in left_out
     # Of these blocks no part can be told.
     assert fewer.startswith("0 control masks instead of 2")
+
+
+def test_inverses_are_fitted_on_more_texts_where_there_are_some(stack, sides, monkeypatch):
+    id, ood = sides
+    more = linear_side(stack, "more", 2.0, seed=9, sequences=40).texts
+    read = []
+    collect = inverses.collected
+
+    def noting(stack, texts, *rest):
+        read.append(texts)
+        return collect(stack, texts, *rest)
+
+    monkeypatch.setattr(inverses, "collected", noting)
+    bench = Bench.of(stack, id, replace(ood, more=more))
+    found = inverse_points(bench, MASK, SETTINGS, ALL)
+    assert read
+    assert all(texts is more for texts in read)
+    assert found[0].r2 == pytest.approx(1.0)

@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from shoal.core.mask import Mask
@@ -79,3 +82,14 @@ def test_a_single_sequence_has_no_last_pairs_and_an_open_interval(stack, sides):
     assert profiles["ood"].last_distance == ()
     assert "last_distance" not in changes
     assert changes["norm"].change.low is None
+
+
+def test_infinite_gaps_before_and_after_have_no_change_and_no_warning(stack, sides):
+    reference, table = (profile(stack, side.texts) for side in sides)
+    norm = table.norm.copy()
+    norm[:, 2] = np.inf
+    broken = replace(table, norm=norm)
+    found = gap_changes(broken, broken, reference)
+    assert found["norm"].before == np.inf
+    assert np.isnan(found["norm"].change.value)
+    assert found["distance"].change.value == 0

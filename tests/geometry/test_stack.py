@@ -184,3 +184,20 @@ def test_batches_that_contradict_themselves_are_refused():
     positions[1] = False
     with pytest.raises(UsageError, match="no position that counts"):
         Batch.of(None, positions)
+
+
+@pytest.mark.parametrize("until", [0, 1, 3, 4])
+def test_nothing_is_run_behind_the_deepest_state_wanted(lab, until):
+    stack, batch = lab
+    ran = []
+    hooks = [
+        layer.register_forward_pre_hook(lambda m, a, i=i: ran.append(i))
+        for i, layer in enumerate(stack.blocks.layers)
+    ]
+    some = states(stack, batch, until)
+    for hook in hooks:
+        hook.remove()
+    assert ran == list(range(max(until, 1)))
+    for one, other in zip(some, states(stack, batch)[: until + 1], strict=True):
+        assert torch.equal(one, other)
+    assert not any(layer._forward_hooks for layer in stack.blocks.layers)

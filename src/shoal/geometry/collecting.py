@@ -72,12 +72,13 @@ def collected(
     """
     held = torch.from_numpy(held_out(sequences(texts), seed))
     wanted = [(layer, name) for layer in layers for name in classes]
+    deepest = max(layer for layer, _ in wanted) + 1
     found: dict[Key, tuple[Moments, Moments]] = {}
     first = 0
     for batch in texts.batches:
         rows = held[first : first + len(batch.last)]
         first += len(rows)
-        hidden = states(stack, batch)
+        hidden = states(stack, batch, deepest)
         for layer, name in wanted:
             before, after = hidden[layer], hidden[layer + 1]
             if (layer, name) not in found:

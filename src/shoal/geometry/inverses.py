@@ -71,7 +71,7 @@ def _fitted(
 ) -> dict[str, Surrogate]:
     """The surrogates of a block, one per class, with earlier inverses in place."""
     with mapped(bench.stack, placed):
-        found = collected(bench.stack, bench.ood.texts, [layer], classes, settings.seed)
+        found = collected(bench.stack, bench.ood.fitting, [layer], classes, settings.seed)
     bench.done()
     return {name: fit(*pair, settings.fit_ridges) for (_, name), pair in found.items()}
 

@@ -63,7 +63,10 @@ def gap_changes(
         first, last = getattr(start, name), getattr(end, name)
         if first is None or last is None:
             continue
-        drawn = alignment_gap(other[name], others[name]) - alignment_gap(one[name], others[name])
+        # Between infinite gaps there is no difference, and no interval: those are left out.
+        with np.errstate(invalid="ignore"):
+            drawn = alignment_gap(other[name], others[name])
+            drawn = drawn - alignment_gap(one[name], others[name])
         change = interval(last - first, drawn, before.sequences)
         found[name] = Change(before=first, after=last, change=change)
     return found

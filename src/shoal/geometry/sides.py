@@ -20,11 +20,18 @@ class Side:
         losses: The loss of each example [E] of the model as it is at that moment, with whatever
             interventions are in place; lower is better.
         metric: What that loss is, in a few words.
+        more: Inputs that inverse surrogates are fitted on, where those of profiles are too few.
     """
 
     texts: Texts
     losses: Callable[[], NDArray[np.float64]]
     metric: str
+    more: Texts | None = None
+
+    @property
+    def fitting(self) -> Texts:
+        """Inputs that inverse surrogates are fitted on."""
+        return self.texts if self.more is None else self.more
 
     def loss(self, seed: int = 0) -> Mean:
         """Mean loss of the model as it is now, with its interval over examples.

@@ -1,7 +1,7 @@
 """A model as geometry sees it, and the hidden states at every depth while its own forward runs."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -119,21 +119,27 @@ def _branches(dense: DenseModel) -> Sequence[BlockBranches]:
         return ()
 
 
-def states(stack: Stack, batch: Batch) -> list[Tensor]:
+class _Enough(Exception):
+    """Ends a forward pass whose later states nobody wants."""
+
+
+def states(stack: Stack, batch: Batch, until: int | None = None) -> list[Tensor]:
     """The hidden states of a batch, with whatever interventions are in place.
 
     Args:
         stack: The model.
         batch: The sequences.
+        until: Deepest state wanted; nothing behind it is run. All by default.
 
     Returns:
         N + 1 tensors, float32 [B, T, d], all on one device: what enters block 0, then what leaves
-        each block. The last has not passed the final norm.
+        each block. The last has not passed the final norm. With `until`, the first until + 1.
 
     Raises:
         UnsupportedModelError: If blocks are not run once each, in order, or their states are not
             one vector per position.
     """
+    last = stack.depth if until is None else until
     found: list[Tensor] = []
     order: list[int] = []
 
@@ -148,6 +154,8 @@ def states(stack: Stack, batch: Batch) -> list[Tensor]:
         # A copy, because some blocks add in place.
         found.append(hidden.detach().to(where, torch.float32, copy=True))
         order.append(depth)
+        if depth == last < stack.depth:
+            raise _Enough
 
     def entry(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         keep(0, input_of(args, kwargs))
@@ -161,8 +169,9 @@ def states(stack: Stack, batch: Batch) -> list[Tensor]:
         hooks.callback(layers[0].register_forward_pre_hook(entry, with_kwargs=True).remove)
         for i, layer in enumerate(layers):
             hooks.callback(layer.register_forward_hook(leaving(i + 1)).remove)
+        hooks.enter_context(suppress(_Enough))
         stack.run(batch.inputs)
-    if order != list(range(stack.depth + 1)):
+    if order != list(range(last + 1)):
         raise UnsupportedModelError(
             f"the {stack.depth} blocks of {stack.blocks.path} are not run once each, in order, so "
             "there is no single state at each depth."

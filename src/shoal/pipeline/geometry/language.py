@@ -70,7 +70,8 @@ def check_language(config: GeometryConfig, model: Model) -> LanguageSource:
         UsageError: If either cannot be found, the tasks are the same, or no task has the metric.
     """
     found, hf_config = locate(model)
-    limit = MOST if "surrogates" in config.parts else max(config.items, config.loss_items)
+    fitted = {"surrogates", "interventions"} & set(config.parts)
+    limit = MOST if fitted else max(config.items, config.loss_items)
     data = [load_report(str(name), config.data_dir, limit) for name in (config.id, config.ood)]
     if data[0].fingerprint == data[1].fingerprint:
         raise UsageError(
@@ -152,7 +153,7 @@ class _Making:
     def task(self, data: Data, name: str) -> Task:
         """Sequences and losses of one task."""
         config, skip = self.config, self.config.skip_first
-        fitted = "surrogates" in config.parts
+        fitted = bool({"surrogates", "interventions"} & set(config.parts))
         wanted = config.surrogate_tokens or ENOUGH * self.width
         states = fitting_tokens(wanted) if fitted else 0
         sequences = read_sequences(data, self.dense, config, states, self.notes)
@@ -182,7 +183,7 @@ class _Making:
                 "surrogate_states": counted_of(surrogate),
             }
         return Task(
-            side=Side(texts, losses, losses.metric),
+            side=Side(texts, losses, losses.metric, more=surrogate),
             surrogate=surrogate,
             key=fingerprint.of_json([sequences_key(sequences.profile, skip), losses.fingerprint]),
             surrogate_key=sequences_key(more, skip),

@@ -138,7 +138,8 @@ class Parts:
 
         # The dense model is the same whatever is removed.
         sites = None if name == "dense" else self._mask
-        key = [self._both, sites, asdict(settings), list(self.subject.classes)]
+        fitted = self.subject.ood.surrogate_key if name == "inverse" else None
+        key = [self._both, sites, fitted, asdict(settings), list(self.subject.classes)]
         return self._part(f"interventions {name}", tuple[Point, ...], key, compute)
 
     @cached_property

@@ -135,7 +135,9 @@ def _notes(parts: Parts, linear: Sequence[Linear]) -> list[str]:
     if "interventions" not in parts.config.parts or subject.mask is None:
         return found
     found += point_notes(subject.stack, subject.mask, parts.settings)
-    states = 2 * subject.ood.described["states"] // (3 * len(subject.classes))
+    described = subject.ood.described
+    read = described.get("surrogate_states", described["states"])
+    states = 2 * read // (3 * len(subject.classes))
     if subject.mask.whole_blocks_only and states < enough:
         found.append(
             f"inverse surrogates are fitted on about {states} states of "
