@@ -1,5 +1,6 @@
 """The typed results of a lab run: what lab_run.json holds."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -66,3 +67,14 @@ class LabRun(Record):
     environment: dict[str, str] = Field({})
     seconds: dict[str, float] = Field({})
     shoal_version: str = __version__
+
+    @property
+    def of_best(self) -> tuple[Placed, ...]:
+        """The geometries of what TALE removes; the others are of the best single removal."""
+        return of_best(self.models, self.geometries)
+
+
+def of_best(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[Placed, ...]:
+    """Those geometries whose mask is TALE's BEST for their task."""
+    best = {(m.model, s.task): s.selection.best for m in models for s in m.shifts}
+    return tuple(p for p in geometries if p.geometry.mask == best.get((p.model, p.task)))

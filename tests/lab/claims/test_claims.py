@@ -180,14 +180,30 @@ def test_amplifiers_must_be_more_frequent_among_the_selected(run):
     assert amplifiers(flags(None, None)).answer == "not tested"
 
 
-def test_a_reverse_shift_expands_where_distances_grow(run):
-    claim = reverse_expands(run.geometries)
-    assert {e.model for e in claim.evidence} <= {"linear-wide-0"}
-    for placed in run.geometries:
-        if placed.geometry.mask:
-            # The builder's pruned distances are 1.3 where the dense model's are 1.8.
-            assert growth(placed.geometry) < 0
-    assert claim.answer in ("does not hold here", "not tested")
+def test_a_reverse_shift_expands_where_it_helps_and_distances_grow(run):
+    claim = reverse_expands(run.models, run.geometries)
+    assert {(e.model, e.task) for e in claim.evidence} == {
+        ("linear-wide-0", "U(-1,1)"),
+        ("linear-wide-0", "U(-2,2)"),
+    }
+    # The builder's pruned distances are 1.3 where the dense model's are 1.8.
+    assert all(growth(p.geometry) < 0 for p in run.geometries if p.geometry.mask)
+    assert claim.answer == "does not hold here"
+
+    def expanding(geometry):
+        grown = {**geometry.profiles, "ood": geometry.profiles["id_pruned"]}
+        change = geometry.changes["distance"].model_copy(update={"change": mean(-0.2)})
+        return {"profiles": grown, "changes": {**geometry.changes, "distance": change}}
+
+    grown = [
+        p.model_copy(update={"geometry": p.geometry.model_copy(update=expanding(p.geometry))})
+        for p in run.geometries
+        if p.geometry.mask
+    ]
+    helped = with_gain(run, mean(0.4))
+    assert reverse_expands(helped, grown).answer == "holds"
+    assert reverse_expands(with_gain(run, mean(0.0)), grown).answer == "does not hold here"
+    assert reverse_expands(helped, ()).answer == "does not hold here"
 
 
 def test_a_curve_is_monotone_by_ranks(run):

@@ -11,7 +11,7 @@ from shoal.lab.claims.geometry import (
     reverse_expands,
 )
 from shoal.lab.records import Shifts
-from shoal.lab.study import Claim, Placed
+from shoal.lab.study import Claim, Placed, of_best
 
 
 def all_claims(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[Claim, ...]:
@@ -21,14 +21,15 @@ def all_claims(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[
         models: The shift experiments of each model.
         geometries: The geometry of each model on some tasks.
     """
+    chosen = of_best(models, geometries)
     return (
         no_gain_in_distribution(models),
         gain_under_shift(models),
         beyond_controls(models),
-        realignment(geometries),
-        realignment_is_theirs(geometries),
-        amplifiers(geometries),
-        reverse_expands(geometries),
-        monotone(geometries),
-        inverse_restores(geometries),
+        realignment(chosen),
+        realignment_is_theirs(chosen),
+        amplifiers(chosen),
+        reverse_expands(models, geometries),
+        monotone(chosen),
+        inverse_restores(chosen),
     )

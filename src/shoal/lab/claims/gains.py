@@ -103,9 +103,16 @@ def controls_beaten(shift: Shift) -> dict[str, bool]:
 
 def wider(models: Sequence[Shifts]) -> Iterator[tuple[Shifts, Shift]]:
     """The tasks that are wider than training."""
-    for model in models:
-        trained = next(s.sigma for s in model.shifts if s.in_distribution)
-        yield from ((model, s) for s in model.shifts if s.sigma > trained)
+    yield from ((model, s) for model in models for s in model.shifts if s.sigma > _trained(model))
+
+
+def narrower(models: Sequence[Shifts]) -> Iterator[tuple[Shifts, Shift]]:
+    """The tasks that are narrower than training."""
+    yield from ((model, s) for model in models for s in model.shifts if s.sigma < _trained(model))
+
+
+def _trained(model: Shifts) -> float:
+    return next(s.sigma for s in model.shifts if s.in_distribution)
 
 
 def masked(shift: Shift, name: str) -> Measured:

@@ -7,9 +7,9 @@ import numpy as np
 
 from shoal.core.records import Mean
 from shoal.geometry.records import Geometry, Signature
-from shoal.lab.claims.causes import saved
-from shoal.lab.claims.gains import MATTERS
+from shoal.lab.claims.gains import counts, masked, narrower
 from shoal.lab.claims.judging import judged, rank_correlation
+from shoal.lab.records import Shift, Shifts
 from shoal.lab.study import Claim, Evidence, Placed
 
 KINDS = ("norm", "distance")
@@ -134,33 +134,46 @@ def amplifiers(geometries: Sequence[Placed]) -> Claim:
     )
 
 
-def reverse_expands(geometries: Sequence[Placed]) -> Claim:
-    """Where training was wider than the test, pruning raises distances towards its profile."""
-    evidence = []
-    for placed in geometries:
-        if not placed.reverse or not placed.geometry.mask:
-            continue
-        grown = growth(placed.geometry)
-        change = placed.geometry.changes["distance"].change
-        gain = saved(placed.geometry) or 0.0
-        evidence.append(
-            Evidence(
-                model=placed.model,
-                task=placed.task,
-                value=grown,
-                supports=grown > 0 and _closer(change) and gain >= MATTERS,
-                remark=f"distances times {np.exp(grown):.3g}; gap changes by {change}; "
-                f"saves {gain:.1%} of the loss",
-            )
-        )
+def reverse_expands(models: Sequence[Shifts], geometries: Sequence[Placed]) -> Claim:
+    """Where the test is narrower than training, pruning helps and raises distances."""
+    placed = {(p.model, p.task): p for p in geometries}
+    evidence = [
+        _reverse(model, shift, placed.get((model.model, shift.task)))
+        for model, shift in narrower(models)
+    ]
     return judged(
         "Reverse shift expands",
         "A model trained on a wide range and tested on a narrow one is helped by removing layers, "
         "and this expands distances: what pruning does is to align, not to contract.",
-        "mean log ratio of pairwise distances, pruned over dense; supports where it is above 0, "
-        "the gap to the profile of training shrinks with its whole interval, and the removal saves "
-        f"at least {MATTERS:.0%} of the loss",
+        "gain of BEST on test functions; supports where that counts, distances grow on the mean "
+        "over depths, and the gap of the distance profiles shrinks with its whole interval. Where "
+        "TALE removes nothing, the remark tells what the best single removal does",
         evidence,
+    )
+
+
+def _reverse(model: Shifts, shift: Shift, placed: Placed | None) -> Evidence:
+    best = shift.selection.best
+    name = "best" if best else "single"
+    gain = masked(shift, name).test.gain
+    remark = f"removes {best}" if best else f"removes nothing; the best single gains {gain}"
+    aligned = False
+    if placed is not None and placed.geometry.changes:
+        grown = growth(placed.geometry)
+        change = placed.geometry.changes["distance"]
+        aligned = grown > 0 and _closer(change.change)
+        remark += (
+            f"; distances times {np.exp(grown):.3g}, gap {change.before:.3g} -> {change.after:.3g}"
+        )
+    own = masked(shift, "best").test.gain
+    return Evidence(
+        model=model.model,
+        task=shift.task,
+        value=own.value,
+        low=own.low,
+        high=own.high,
+        supports=bool(best) and counts(own) and aligned,
+        remark=remark,
     )
 
 

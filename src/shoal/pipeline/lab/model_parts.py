@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.config.lab_run import LabRunConfig
 from shoal.config.shifts import ShiftSettings
+from shoal.core.mask import Mask
 from shoal.core.records import Mean
 from shoal.engine.artifacts import Artifacts
 from shoal.lab.checkpoint import LabCheckpoint, load_checkpoint
@@ -102,7 +103,7 @@ class ModelParts:
             self._part(
                 f"geometry {task.name}",
                 Placed,
-                [task.name, str(one.best), options],
+                [task.name, str(_placed(one)), options],
                 partial(self._place, trained, task, one),
             )
             for task, one in zip(self.tasks, chosen, strict=True)
@@ -114,11 +115,16 @@ class ModelParts:
             self.checkpoint,
             trained,
             task,
-            one.best,
+            _placed(one),
             functions=self.config.geometry,
             skip=self.config.skip,
             seed=self.config.seed,
         )
+
+
+def _placed(one: Selection) -> Mask:
+    """The mask whose geometry is taken: BEST, or the best single removal where that is dense."""
+    return one.best or one.single
 
 
 def wanted(config: LabRunConfig, task: Task) -> bool:

@@ -12,7 +12,7 @@ from shoal.core.plan import ModelRef, Plan, Score
 from shoal.engine.artifacts import check_place
 from shoal.lab.checkpoint import shipped
 from shoal.lab.claims import all_claims
-from shoal.lab.study import LabRun
+from shoal.lab.study import LabRun, of_best
 from shoal.pipeline.figures import can_draw
 from shoal.pipeline.folder import alone_in, check_claim, claim, environment_texts, replace_text
 from shoal.pipeline.lab.cost import estimate
@@ -104,12 +104,21 @@ def _check_geometry(config: LabRunConfig) -> None:
 def _assembled(wanted: dict[str, Any], found: Sequence[OfModel]) -> LabRun:
     models = tuple(one.shifts for one in found)
     geometries = tuple(placed for one in found for placed in one.geometries)
+    chosen = of_best(models, geometries)
+    forced = [f"{p.model} on {p.task}" for p in geometries if p not in chosen]
+    notes: tuple[str, ...] = ()
+    if forced:
+        notes = (
+            "where TALE removes nothing, the geometry is that of the best single removal: "
+            f"{', '.join(forced)}",
+        )
     return LabRun(
         settings=wanted,
         models=models,
         learning=tuple(one.learning for one in found),
         geometries=geometries,
         claims=all_claims(models, geometries),
+        notes=notes,
         environment=environment_texts(),
         seconds={name: s for one in found for name, s in one.seconds.items()},
     )

@@ -26,7 +26,7 @@ def lab_figures(run: LabRun) -> dict[str, "Figure"]:
     Returns:
         Name, which serves as a file's, -> figure.
     """
-    models, geometries = run.models, run.geometries
+    models, geometries, chosen = run.models, run.geometries, run.of_best
     drawn = {
         "lengths": lengths_figure(models),
         "gain": gain_figure(models),
@@ -36,8 +36,8 @@ def lab_figures(run: LabRun) -> dict[str, "Figure"]:
         "saturation": saturation_figure(models),
         "gaps": gaps_figure(geometries),
         "relation": relation_figure(geometries, range_names(models)),
-        "signatures": signatures_figure(geometries),
-        "alphas": alphas_figure(geometries, range_names(models)),
-        "inverses": inverses_figure(geometries),
+        "signatures": signatures_figure(chosen),
+        "alphas": alphas_figure(chosen, range_names(models)),
+        "inverses": inverses_figure(chosen),
     }
     return {name: figure for name, figure in drawn.items() if figure is not None}

@@ -213,7 +213,7 @@ def _geometry(run: LabRun, figures: Figures) -> Section | None:
 
 
 def _amplifiers(run: LabRun, figures: Figures) -> Section | None:
-    if not any(p.geometry.mask and p.geometry.signatures for p in run.geometries):
+    if not any(p.geometry.mask and p.geometry.signatures for p in run.of_best):
         return None
     text = (
         "The gain of a block is how much further apart two states are behind it than before it. "
@@ -226,14 +226,14 @@ def _amplifiers(run: LabRun, figures: Figures) -> Section | None:
             Text(text),
             *_text(surrogates_told(run.geometries)),
             *_drawing(figures, "signatures"),
-            *_folded("Every model and task", [signatures_table(run.geometries)]),
+            *_folded("Every model and task", [signatures_table(run.of_best)]),
         ],
     )
 
 
 def _causes(run: LabRun, figures: Figures) -> Section | None:
-    alphas, rows = alphas_table(run.geometries), undone(run.geometries)
-    left = without_gain(run.geometries)
+    alphas, rows = alphas_table(run.of_best), undone(run.of_best)
+    left = without_gain(run.of_best)
     if not (alphas.rows or rows or left):
         return None
     skipped = (
