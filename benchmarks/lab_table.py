@@ -35,6 +35,8 @@ def main() -> None:
     shifts(run)
     transfer(run)
     placed(run)
+    controls(run)
+    splits(run)
     if options.data is not None:
         told = {"settings": run.settings, "claims": [c.model_dump(mode="json") for c in run.claims]}
         options.data.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -124,6 +126,41 @@ def placed(run: LabRun) -> None:
     ]
     header = ["model", "sigma", "removed", "saves", "norm gap", "distance gap", "others' gap"]
     table([*header, "distances times", "inverse", "random", "rotated"], rows)
+
+
+def controls(run: LabRun) -> None:
+    """What random masks do on wider tasks, for models that gain from pruning."""
+    count = closer = worse = 0
+    for one in run.of_best:
+        if one.sigma <= one.trained or (saved(one.geometry) or 0.0) < 0.02:
+            continue
+        points = one.geometry.points
+        dense = next(p for p in points if p.intervention == "dense")
+        for p in points:
+            if p.intervention == "removed" and p.group == "unselected":
+                count += 1
+                closer += p.gaps.distance < dense.gaps.distance
+                worse += p.loss_ood.value > dense.loss_ood.value
+    print(f"random masks: {count}, smaller gap than dense: {closer}, larger error: {worse}\n")
+
+
+def splits(run: LabRun) -> None:
+    """Gain on targets that training could have shown, and on others."""
+    rows = [
+        [
+            model.model,
+            f"{s.sigma:g}",
+            *(f"{part.best.gain.value:.0%} ({part.share:.0%} of points)" for part in found),
+            *(f"{s.saturation.ranges[name].largest:.2f}" for name in ("dense", "best")),
+            f"{s.saturation.largest_y:.1f}",
+            next(f"{r.factor:.2f}" for r in s.saturation.rescaled if r.model == "dense"),
+        ]
+        for model in run.models
+        for s in in_order(model.shifts)
+        if s.selection.best and len(found := s.saturation.splits) == 2
+    ]
+    header = ["model", "sigma", "gain inside", "gain outside", "largest prediction, dense"]
+    table([*header, "BEST", "largest y", "factor"], rows)
 
 
 def _placed(one: Placed) -> list[str]:

@@ -90,7 +90,7 @@ def _legend(figure: "Figure") -> None:
         Line2D(
             [], [], marker="o", color=GREY, markerfacecolor="white", linestyle="", label="dense"
         ),
-        Line2D([], [], marker="o", color=GREY, linestyle="", label="BEST removed"),
+        Line2D([], [], marker="o", color=GREY, linestyle="", label="pruned"),
         *(Line2D([], [], color=c, linewidth=2.5, label=name) for name, c in COLOURS.items()),
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=5, fontsize=8)

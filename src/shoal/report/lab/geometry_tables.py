@@ -37,7 +37,7 @@ def gaps_table(geometries: Sequence[Placed]) -> Table:
         for p in geometries
         for kind, change in p.geometry.changes.items()
     ]
-    header = ["model", "task", "profile", "dense", "BEST removed", "change", "result"]
+    header = ["model", "task", "profile", "dense", "pruned", "change", "result"]
     return Table(header, rows, "Gaps to the profile of training", numbers=False)
 
 
