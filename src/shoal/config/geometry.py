@@ -54,7 +54,7 @@ class GeometryConfig(ModelOptions):
     parts: Annotated[tuple[GeometryPart, ...], BeforeValidator(names)] = Field(
         PARTS, description=f"what to measure, of {', '.join(PARTS)}; the last needs a plan"
     )
-    items: int = Field(32, ge=2, le=MOST_ITEMS, description="sequences per task; lab: 256")
+    items: int = Field(24, ge=2, le=MOST_ITEMS, description="sequences per task; lab: 256")
     max_tokens: int = Field(128, ge=3, description="tokens of a sequence, its last ones")
     skip_first: int = Field(
         1, ge=0, description="first positions that no state counts, attention sinks; lab: 0"
@@ -65,7 +65,7 @@ class GeometryConfig(ModelOptions):
         "texts and answers; the first that fits a task is taken, margin or nll by default",
     )
     loss_items: int = Field(
-        32, ge=2, le=MOST_ITEMS, description="examples per task that losses are taken on; lab: 256"
+        24, ge=2, le=MOST_ITEMS, description="examples per task that losses are taken on; lab: 256"
     )
     surrogate_tokens: int | None = Field(
         None, ge=2, description="tokens that each surrogate is fitted on (default 20 per dimension)"
@@ -74,7 +74,7 @@ class GeometryConfig(ModelOptions):
         0.9, le=1, allow_inf_nan=False, description="held-out R^2 below which surrogates are out"
     )
     alphas: Annotated[tuple[float, ...], BeforeValidator(numbers)] = Field(
-        (0.0, 0.25, 0.5, 0.75, 1.0, 1.25),
+        (0.0, 0.25, 0.5, 0.75, 1.0),
         description="scales of what the sites add; lab: in steps of 0.1 to 1, then 1.25,1.5",
     )
     ridges: Annotated[tuple[float, ...], BeforeValidator(numbers)] = Field(
