@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.core.records import Mean
-from shoal.lab.claims.causes import recovered, saved
+from shoal.lab.claims.causes import recovered
 from shoal.lab.claims.geometry import growth
 from shoal.lab.records import Shift
 from shoal.lab.study import LabRun, Placed
@@ -132,7 +132,7 @@ def controls(run: LabRun) -> None:
     """What random masks do on wider tasks, for models that gain from pruning."""
     count = closer = worse = 0
     for one in run.of_best:
-        if one.sigma <= one.trained or (saved(one.geometry) or 0.0) < 0.02:
+        if one.sigma <= one.trained or (one.saved or 0.0) < 0.02:
             continue
         points = one.geometry.points
         dense = next(p for p in points if p.intervention == "dense")
@@ -171,7 +171,7 @@ def _placed(one: Placed) -> list[str]:
         for p in points
         if p.intervention == "removed" and p.group == "unselected"
     ]
-    gain = saved(geometry) or 0.0
+    gain = one.saved or 0.0
     shares = [
         f"{recovered(points, [p for p in points if p.intervention == kind]):.0%}"
         if gain > 0

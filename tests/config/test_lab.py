@@ -25,7 +25,8 @@ def test_distributions_are_read_and_written(text, kind, first, second):
     ("text", "why"),
     [
         ("U(1,-1)", "lower end first"),
-        ("U(1,1)", "empty"),
+        ("U(1,1)", "single value"),
+        ("U(-1e300,1e300)", "beyond 1e"),
         ("N(0,0)", "must be positive"),
         ("N(0,-1)", "must be positive"),
         ("U(-inf,1)", "finite"),
@@ -55,6 +56,8 @@ def test_moments_of_distributions():
         ({"degree": 4}, "less than or equal to 3"),
         ({"degree": 0}, "greater than or equal to 1"),
         ({"steps": 0}, "greater than or equal to 1"),
+        ({"batch": 10**11}, "less than or equal to"),
+        ({"seed": 2**70}, "less than"),
         ({"learning_rate": "nan"}, "finite"),
         ({"colour": 1}, "unknown key"),
     ],

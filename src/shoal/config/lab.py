@@ -9,6 +9,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from shoal.config.base import Config
 from shoal.core.errors import unknown_name
 
+LARGEST = 1e6
+"""Ends of ranges beyond which polynomials and their squares leave single precision."""
+
 
 class Distribution(Config):
     """What numbers are drawn from: uniform between two ends, or Gaussian.
@@ -27,7 +30,13 @@ class Distribution(Config):
     def _sensible(self) -> Self:
         if not (isfinite(self.first) and isfinite(self.second)):
             raise ValueError(f"the ends of {self} must be finite.")
-        if self.kind == "uniform" and self.first >= self.second:
+        if max(abs(self.first), abs(self.second)) > LARGEST:
+            raise ValueError(
+                f"the ends of {self} must not be beyond {LARGEST:g}: squares overflow."
+            )
+        if self.kind == "uniform" and self.first == self.second:
+            raise ValueError(f"{self} holds a single value. Give ends that differ, as in U(-1,1).")
+        if self.kind == "uniform" and self.first > self.second:
             raise ValueError(f"{self} is empty. Write the lower end first, as U(-1,1).")
         if self.kind == "gaussian" and self.second <= 0:
             raise ValueError(f"the standard deviation of {self} must be positive, as in N(0,1).")
@@ -94,10 +103,10 @@ class FamilyConfig(Config):
 class LabModelConfig(Config):
     """The transformer: GPT-2's blocks between a linear read-in and a linear read-out."""
 
-    layers: int = Field(12, ge=1, description="transformer blocks")
-    width: int = Field(64, ge=2, description="width of the hidden state")
-    heads: int = Field(4, ge=1, description="attention heads")
-    points: int = Field(21, ge=2, description="pairs of x and y in a prompt, at most")
+    layers: int = Field(12, ge=1, le=1000, description="transformer blocks")
+    width: int = Field(64, ge=2, le=16_384, description="width of the hidden state")
+    heads: int = Field(4, ge=1, le=16_384, description="attention heads")
+    points: int = Field(21, ge=2, le=4096, description="pairs of x and y in a prompt, at most")
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -109,8 +118,8 @@ class LabModelConfig(Config):
 class TrainConfig(FamilyConfig, LabModelConfig):
     """Everything that determines a trained lab model."""
 
-    steps: int = Field(8_000, ge=1, description="optimiser steps")
-    batch: int = Field(32, ge=1, description="prompts per step")
+    steps: int = Field(8_000, ge=1, le=10**9, description="optimiser steps")
+    batch: int = Field(32, ge=1, le=65_536, description="prompts per step")
     learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False, description="of Adam, at most")
     warmup: int = Field(300, ge=0, description="steps until the learning rate is reached")
     decay: Literal["none", "cosine"] = Field(
@@ -122,7 +131,7 @@ class TrainConfig(FamilyConfig, LabModelConfig):
     first_points: int = Field(7, ge=2, description="pairs in a prompt at the beginning")
     more_points: int = Field(2, ge=0, description="pairs that are added each time")
     more_every: int = Field(500, ge=1, description="steps between additions")
-    seed: int = Field(0, ge=0, description="seed of the weights and the functions")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of the weights and the functions")
 
     @property
     def family(self) -> FamilyConfig:

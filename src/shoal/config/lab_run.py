@@ -15,8 +15,8 @@ Sigmas = Annotated[tuple[float, ...], BeforeValidator(numbers)]
 class LabRunConfig(ShiftSettings):
     """Everything that `shoal lab run` does."""
 
-    models: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
-        (), description="folders of lab models, or names of those that come with shoal; all those"
+    models: Annotated[tuple[str, ...] | None, BeforeValidator(names)] = Field(
+        None, description="folders of lab models, or names of those that come with shoal; all those"
     )
     shifts: Sigmas = Field(
         (0.5, 1, 2, 3, 5, 10),
@@ -34,6 +34,13 @@ class LabRunConfig(ShiftSettings):
     store: Path | None = Field(
         None, description="file of finished parts, to share them between runs"
     )
+
+    @field_validator("models", "shifts")
+    @classmethod
+    def _some(cls, values: tuple[str | float, ...] | None) -> tuple[str | float, ...] | None:
+        if values is not None and not values:
+            raise ValueError("name at least one, or leave the option out.")
+        return values
 
     @field_validator("shifts", "geometry_shifts")
     @classmethod

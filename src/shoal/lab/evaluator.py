@@ -44,7 +44,7 @@ class LabEvaluator:
         if skip >= prompts.points:
             raise UsageError(
                 f"cannot leave out the first {skip} predictions of prompts of {prompts.points} "
-                "points: none is left to count. Leave out fewer."
+                "points: none is left to count. Leave out fewer (--skip)."
             )
         self.model, self.prompts, self.skip, self.batch = model, prompts, skip, batch
         self.passes = Passes()

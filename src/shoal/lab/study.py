@@ -48,9 +48,16 @@ class Placed(Record):
     geometry: Geometry
 
     @property
-    def reverse(self) -> bool:
-        """Whether the task is narrower than training."""
-        return self.sigma < self.trained
+    def saved(self) -> float | None:
+        """Share of the shifted loss that removing the mask saves; None if not measured."""
+        points = self.geometry.points
+        dense = next((p for p in points if p.intervention == "dense"), None)
+        removed = next(
+            (p for p in points if p.intervention == "removed" and p.group == "selected"), None
+        )
+        if dense is None or removed is None:
+            return None
+        return 1 - removed.loss_ood.value / dense.loss_ood.value
 
 
 class LabRun(Record):

@@ -85,14 +85,23 @@ def claim(
         UsageError: If it holds such work with other options, or something else.
     """
     check_claim(folder, wanted, free=free, results=results, kind=kind, flag=flag)
+    make_folder(folder, flag)
+    replace_text(folder / CONFIG, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+    replace_text(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+
+
+def make_folder(folder: Path, flag: str) -> None:
+    """Create a folder, with those that it lies in.
+
+    Raises:
+        UsageError: If it cannot be.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"the folder {folder} cannot be made: {error.strerror}. Choose another {flag}."
         ) from error
-    replace_text(folder / CONFIG, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
-    replace_text(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
 
 
 def check_claim(
@@ -124,8 +133,12 @@ def check_claim(
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path, *, shared: bool = True) -> Iterator[None]:
     """Hold a run folder for this process; the hold ends with the process, however it ends.
+
+    Args:
+        folder: The folder.
+        shared: Whether what is known may be shared by a store.
 
     Raises:
         UsageError: If another process is running in the folder.
@@ -134,9 +147,9 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
+        store = "; what is known may be shared with --store" if shared else ""
         raise UsageError(
-            f"another process is running in {folder}. Wait for it, or choose another folder; what "
-            "is known may be shared with --store."
+            f"another process is running in {folder}. Wait for it, or choose another folder{store}."
         ) from error
     try:
         yield

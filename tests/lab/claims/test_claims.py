@@ -6,10 +6,12 @@ from shoal.core.records import Mean
 from shoal.lab.claims import all_claims
 from shoal.lab.claims.causes import inverse_restores, monotone, recovered
 from shoal.lab.claims.gains import (
+    MATTERS,
     beyond_controls,
     controls_beaten,
     counts,
     gain_under_shift,
+    helped,
     no_gain_in_distribution,
 )
 from shoal.lab.claims.geometry import (
@@ -51,8 +53,7 @@ def with_geometry(run, change):
     """The same geometries, each with its geometry changed; those on wider tasks alone."""
     return [
         p.model_copy(update={"geometry": p.geometry.model_copy(update=change(p.geometry))})
-        for p in run.geometries
-        if p.sigma > p.trained
+        for p in helped(run.models, run.geometries)
     ]
 
 
@@ -207,7 +208,7 @@ def test_a_reverse_shift_expands_where_it_helps_and_distances_grow(run):
 
 
 def test_a_curve_is_monotone_by_ranks(run):
-    assert monotone(run.geometries).answer == "holds"
+    assert monotone(helped(run.models, run.geometries)).answer == "holds"
 
     def turned(point):
         if point.intervention != "scaled" or point.alpha is None:
@@ -218,12 +219,12 @@ def test_a_curve_is_monotone_by_ranks(run):
 
 
 def test_the_share_recovered_is_1_for_the_removal_itself_and_0_for_nothing(run):
-    points = next(p.geometry.points for p in run.geometries if p.geometry.mask)
+    points = helped(run.models, run.geometries)[0].geometry.points
     removed = [p for p in points if p.intervention == "removed" and p.group == "selected"]
     dense = [p for p in points if p.intervention == "dense"]
     assert recovered(points, removed) == pytest.approx(1.0)
     assert recovered(points, dense) == 0.0
-    claim = inverse_restores(run.geometries)
+    claim = inverse_restores(helped(run.models, run.geometries))
     assert claim.answer == "holds"
     assert {round(e.value, 6) for e in claim.evidence} == {0.9}
 
@@ -235,6 +236,30 @@ def test_an_inverse_that_does_no_better_than_a_random_map_is_no_evidence(run):
         return point.model_copy(update={"loss_ood": mean(1e-9)})
 
     assert inverse_restores(with_points(run, alike)).answer == "does not hold here"
+
+
+def test_what_is_to_be_explained_is_a_gain_on_a_wider_task(run):
+    cells = helped(run.models, run.geometries)
+    assert cells
+    assert all(p.sigma > p.trained and p.saved >= MATTERS for p in cells)
+    left = [p for p in run.geometries if p not in cells]
+    assert all(p.sigma <= p.trained or (p.saved or 0) < MATTERS for p in left)
+
+
+def test_with_other_x_a_task_is_shifted_whatever_its_range(run):
+    def moved(model):
+        shifts = tuple(
+            s.model_copy(update={"family": {**s.family, "inputs": "U(-3,3)"}})
+            if not s.in_distribution
+            else s
+            for s in model.shifts
+        )
+        return model.model_copy(update={"shifts": shifts})
+
+    models = [moved(m) for m in run.models]
+    assert not reverse_expands(models, run.geometries).evidence
+    tasks = {(e.model, e.task) for e in gain_under_shift(models).evidence}
+    assert ("linear-wide-0", "U(-1,1)") in tasks
 
 
 def test_without_geometries_what_they_would_show_is_not_tested(run):

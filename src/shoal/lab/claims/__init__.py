@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 
 from shoal.lab.claims.causes import inverse_restores, monotone
-from shoal.lab.claims.gains import beyond_controls, gain_under_shift, no_gain_in_distribution
+from shoal.lab.claims.gains import (
+    beyond_controls,
+    gain_under_shift,
+    helped,
+    no_gain_in_distribution,
+)
 from shoal.lab.claims.geometry import (
     amplifiers,
     realignment,
@@ -11,7 +16,7 @@ from shoal.lab.claims.geometry import (
     reverse_expands,
 )
 from shoal.lab.records import Shifts
-from shoal.lab.study import Claim, Placed, of_best
+from shoal.lab.study import Claim, Placed
 
 
 def all_claims(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[Claim, ...]:
@@ -21,7 +26,7 @@ def all_claims(models: Sequence[Shifts], geometries: Sequence[Placed]) -> tuple[
         models: The shift experiments of each model.
         geometries: The geometry of each model on some tasks.
     """
-    chosen = of_best(models, geometries)
+    chosen = helped(models, geometries)
     return (
         no_gain_in_distribution(models),
         gain_under_shift(models),

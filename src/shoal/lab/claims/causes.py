@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from shoal.geometry.records import Geometry, Point
-from shoal.lab.claims.gains import MATTERS
+from shoal.geometry.records import Point
 from shoal.lab.claims.judging import judged, rank_correlation
 from shoal.lab.study import Claim, Evidence, Placed
 
@@ -17,7 +16,7 @@ MOSTLY = 0.5
 def monotone(geometries: Sequence[Placed]) -> Claim:
     """The less the selected layers add, the lower the loss."""
     evidence = []
-    for placed in _helped(geometries):
+    for placed in geometries:
         curve = [
             (p.alpha, p.loss_ood.value)
             for p in placed.geometry.points
@@ -51,7 +50,7 @@ def monotone(geometries: Sequence[Placed]) -> Claim:
 def inverse_restores(geometries: Sequence[Placed]) -> Claim:
     """Keeping the layers and undoing them linearly recovers most of the gain."""
     evidence = []
-    for placed in _helped(geometries):
+    for placed in geometries:
         points = placed.geometry.points
         inverses = [p for p in points if p.intervention == "inverse"]
         if not inverses:
@@ -92,20 +91,3 @@ def recovered(points: Sequence[Point], tried: Sequence[Point]) -> float:
     ).loss_ood.value
     best = min((p.loss_ood.value for p in tried), default=float("inf"))
     return (dense - best) / (dense - removed)
-
-
-def _helped(geometries: Sequence[Placed]) -> list[Placed]:
-    """Where removing the selected layers saves enough on a wider task to be explained."""
-    return [p for p in geometries if p.sigma > p.trained and (saved(p.geometry) or 0.0) >= MATTERS]
-
-
-def saved(geometry: Geometry) -> float | None:
-    """Share of the shifted loss that removing the selected layers saves; None if not measured."""
-    points = geometry.points
-    dense = next((p for p in points if p.intervention == "dense"), None)
-    removed = next(
-        (p for p in points if p.intervention == "removed" and p.group == "selected"), None
-    )
-    if dense is None or removed is None:
-        return None
-    return 1 - removed.loss_ood.value / dense.loss_ood.value

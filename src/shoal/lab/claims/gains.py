@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from shoal.core.records import Mean
 from shoal.lab.claims.judging import judged
 from shoal.lab.records import Compared, Measured, Shift, Shifts
-from shoal.lab.study import Claim, Evidence
+from shoal.lab.study import Claim, Evidence, Placed, of_best
 
 MATTERS = 0.05
 """Share of the dense loss that a gain must save to count, besides an interval above zero."""
@@ -102,17 +102,35 @@ def controls_beaten(shift: Shift) -> dict[str, bool]:
 
 
 def wider(models: Sequence[Shifts]) -> Iterator[tuple[Shifts, Shift]]:
-    """The tasks that are wider than training."""
-    yield from ((model, s) for model in models for s in model.shifts if s.sigma > _trained(model))
+    """The tasks that are wider than training, or whose x are drawn from elsewhere."""
+    for model in models:
+        own = trained_task(model)
+        yield from ((model, s) for s in model.shifts if s.sigma > own.sigma or _other_x(s, own))
 
 
 def narrower(models: Sequence[Shifts]) -> Iterator[tuple[Shifts, Shift]]:
-    """The tasks that are narrower than training."""
-    yield from ((model, s) for model in models for s in model.shifts if s.sigma < _trained(model))
+    """The tasks that are narrower than training, with the same x."""
+    for model in models:
+        own = trained_task(model)
+        yield from (
+            (model, s) for s in model.shifts if s.sigma < own.sigma and not _other_x(s, own)
+        )
 
 
-def _trained(model: Shifts) -> float:
-    return next(s.sigma for s in model.shifts if s.in_distribution)
+def trained_task(model: Shifts) -> Shift:
+    """The task of training."""
+    return next(s for s in model.shifts if s.in_distribution)
+
+
+def _other_x(shift: Shift, own: Shift) -> bool:
+    return bool(shift.family["inputs"] != own.family["inputs"])
+
+
+def helped(models: Sequence[Shifts], geometries: Sequence[Placed]) -> list[Placed]:
+    """The geometries on wider tasks where removing BEST saves enough to be explained."""
+    tasks = {(model.model, s.task) for model, s in wider(models)}
+    chosen = of_best(models, geometries)
+    return [p for p in chosen if (p.model, p.task) in tasks and (p.saved or 0.0) >= MATTERS]
 
 
 def masked(shift: Shift, name: str) -> Measured:

@@ -21,7 +21,7 @@ RESAMPLES = 10_000
 def realignment(geometries: Sequence[Placed]) -> Claim:
     """Pruning moves the profiles of shifted inputs back to those of training."""
     evidence = []
-    for placed in _wider(geometries):
+    for placed in geometries:
         changes = placed.geometry.changes
         closer = {kind: _closer(changes[kind].change) for kind in KINDS}
         missing = [kind for kind, is_closer in closer.items() if not is_closer]
@@ -48,7 +48,7 @@ def realignment(geometries: Sequence[Placed]) -> Claim:
 def realignment_is_theirs(geometries: Sequence[Placed]) -> Claim:
     """The selected layers realign more than others do."""
     evidence, relations = [], []
-    for placed in _wider(geometries):
+    for placed in geometries:
         points = [p for p in placed.geometry.points if p.intervention == "removed"]
         selected = [p.gaps.distance for p in points if p.group == "selected"]
         controls = [p.gaps.distance for p in points if p.group == "unselected"]
@@ -94,7 +94,7 @@ def relation_of_gap_and_loss(placed: Placed) -> list[float]:
 def amplifiers(geometries: Sequence[Placed]) -> Claim:
     """The selected layers are high-gain, low-rank on shifted inputs."""
     evidence, selected, others = [], [], []
-    for placed in _wider(geometries):
+    for placed in geometries:
         known = [s for s in placed.geometry.signatures if s.amplifier is not None]
         mine = [s for s in known if s.selected]
         rest = [s for s in known if not s.selected]
@@ -186,10 +186,6 @@ def growth(geometry: Geometry) -> float:
         if 0 < a.value < inf and 0 < b.value < inf
     ]
     return float(np.mean(ratios)) if ratios else nan
-
-
-def _wider(geometries: Sequence[Placed]) -> list[Placed]:
-    return [p for p in geometries if p.sigma > p.trained and p.geometry.mask]
 
 
 def _closer(change: Mean) -> bool:

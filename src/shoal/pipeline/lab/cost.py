@@ -8,6 +8,7 @@ import torch
 from shoal.config.lab_run import LabRunConfig
 from shoal.lab.checkpoint import LabCheckpoint, load_checkpoint
 from shoal.lab.functions import draw_prompts
+from shoal.pipeline.cost import Cost
 
 TIMED = 64
 """Functions in the timed pass."""
@@ -19,17 +20,18 @@ POINTS = 90
 """Passes over the functions of a geometry, about: alphas times selected and control sites, maps."""
 
 
-def estimate(config: LabRunConfig, wheres: Sequence[str]) -> str:
-    """Time and memory in a sentence."""
+PROCESS_BYTES = 0.5e9
+"""What a process takes, torch included."""
+
+
+def estimate(config: LabRunConfig, wheres: Sequence[str]) -> Cost:
+    """Time and memory; parts that are kept already are counted all the same."""
     seconds = 0.0
     for where in wheres:
         checkpoint = load_checkpoint(where)
         seconds += _seconds_of(config, checkpoint)
-    seconds /= min(config.workers, len(wheres))
-    return (
-        f"at most about {seconds / 60:.0f} min for {len(wheres)} models in {config.workers} "
-        f"process{'es' * (config.workers > 1)}, and 0.5 GB in each"
-    )
+    processes = min(config.workers, len(wheres))
+    return Cost(seconds / processes, processes * PROCESS_BYTES)
 
 
 def _seconds_of(config: LabRunConfig, checkpoint: LabCheckpoint) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.config.lab_run import LabRunConfig
 from shoal.config.shifts import ShiftSettings
+from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
 from shoal.core.records import Mean
 from shoal.engine.artifacts import Artifacts
@@ -139,5 +140,8 @@ def count_parts(config: LabRunConfig, where: str) -> int:
         UsageError: If the model is none, or no tasks can be made for it.
     """
     few = config.model_copy(update={"selection": 2, "test": 2})
-    tasks = tasks_of(load_checkpoint(where), config.shifts, few)
+    checkpoint = load_checkpoint(where)
+    if checkpoint.config.layers < 2:
+        raise UsageError(f"{where} has one block, and none can be removed. Train a deeper model.")
+    tasks = tasks_of(checkpoint, config.shifts, few)
     return 2 * len(tasks) + 2 + sum(wanted(config, task) for task in tasks)

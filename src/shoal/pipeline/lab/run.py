@@ -68,10 +68,10 @@ def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunRes
     if config.store is not None:
         check_place(config.store)
     check_claim(folder, wanted, **options)
-    listener.note(estimate(config, wheres))
+    listener.note(str(estimate(config, wheres)))
     claim(folder, wanted, **options)
     with alone_in(folder):
-        listener.stage(f"{len(wheres)} models, {sum(parts)} parts")
+        listener.stage(f"{len(wheres)} model{'s' * (len(wheres) > 1)}, {sum(parts)} parts")
         listener.work(sum(parts))
         found = all_models(config, wheres, store, listener)
         listener.done()
@@ -81,7 +81,7 @@ def run_lab(config: LabRunConfig, listener: Listener | None = None) -> LabRunRes
 
 
 def _models(config: LabRunConfig) -> list[str]:
-    wheres = list(config.models or shipped())
+    wheres = list(shipped() if config.models is None else config.models)
     if not wheres:
         raise UsageError("no lab models: none come with this shoal. Train some, and name them.")
     names = [Path(where).name for where in wheres]

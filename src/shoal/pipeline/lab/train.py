@@ -25,7 +25,7 @@ from shoal.lab.checkpoint import (
 from shoal.lab.train import LogRow, Training
 from shoal.models.device import pick_device
 from shoal.pipeline.figures import can_draw
-from shoal.pipeline.folder import alone_in, environment, replace_text
+from shoal.pipeline.folder import alone_in, environment, make_folder, replace_text
 from shoal.pipeline.listener import Listener
 
 SAVE_SECONDS = 60.0
@@ -75,13 +75,14 @@ def run_training(
     listener = listener or Listener()
     _check_folder(folder, config)
     where = pick_device(device)
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone_in(folder):
+    seconds = 0.0 if (folder / WEIGHTS).exists() else _estimate(config, where)
+    make_folder(folder, "--out")
+    with alone_in(folder, shared=False):
         if not (folder / CONFIG).exists():
             replace_text(folder / CONFIG, config_text(config, train_command(config, folder)))
             replace_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
         if not (folder / WEIGHTS).exists():
-            _train(config, folder, where, listener)
+            _train(config, folder, where, seconds, listener)
         log = read_log(folder)
         _draw(log, config, folder, listener)
     return TrainResult(load_checkpoint(folder), log, folder)
@@ -120,12 +121,15 @@ def _check_folder(folder: Path, config: TrainConfig) -> None:
         raise UsageError(f"{folder} exists and is not the folder of a lab model. Choose another.")
 
 
-def _train(config: TrainConfig, folder: Path, device: torch.device, listener: Listener) -> None:
+def _train(
+    config: TrainConfig, folder: Path, device: torch.device, seconds: float, listener: Listener
+) -> None:
     training = Training(config, device)
     rows = _resume(training, folder)
-    listener.stage(f"Training {config.layers} blocks of width {config.width}")
+    blocks = f"{config.layers} block{'s' * (config.layers > 1)}"
+    listener.stage(f"Training {blocks} of width {config.width}")
     left = config.steps - training.step
-    listener.note(f"at most about {_estimate(config, device) * left / 60:.1f} min for {left} steps")
+    listener.note(f"about {seconds * left / 60:.1f} min for {left} steps, at full length")
     listener.work(config.steps)
     listener.advance(training.step)
     log_every = max(1, config.steps // LOG_LINES)
@@ -146,7 +150,7 @@ def _train(config: TrainConfig, folder: Path, device: torch.device, listener: Li
 def _estimate(config: TrainConfig, device: torch.device) -> float:
     """Seconds per step at full length, on a model that is thrown away."""
     timed = config.model_copy(
-        update={"first_points": config.points, "steps": TIMED_STEPS, "warmup": 0}
+        update={"first_points": config.points, "steps": TIMED_STEPS, "warmup": TIMED_STEPS}
     )
     return next(Training(timed, device).run(TIMED_STEPS)).seconds / TIMED_STEPS
 

@@ -44,7 +44,7 @@ CAPTIONS = {
     ),
     "gaps": (
         "Gaps to the profile of training, before and after",
-        "From hollow (dense) to filled (blocks removed); to the left is closer to training. The bar "
+        "From hollow (dense) to filled (pruned); to the left is closer to training. The bar "
         "is the 95% interval of the change, laid around the filled dot. A row is closer, or "
         "further, where that interval has no zero in it. All kinds should agree if geometry is "
         "what pruning restores.",

@@ -160,8 +160,9 @@ def evidence_table(claim: Claim) -> Table:
 
 
 def sigma(shift: Shift) -> str:
-    """Width of a task; that of training has a star."""
-    return f"{shift.sigma:g}{'*' if shift.in_distribution else ''}"
+    """Width of a task, and its x where those are not training's; that of training has a star."""
+    x = shift.task.partition(", x ")[2]
+    return f"{shift.sigma:g}{'*' * shift.in_distribution}{f', x {x}' * bool(x)}"
 
 
 def _loss(shift: Shift | None, name: str) -> Mean | None:
