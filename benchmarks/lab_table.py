@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shoal.core.records import Mean
 from shoal.lab.claims.causes import recovered
+from shoal.lab.claims.gains import helped
 from shoal.lab.claims.geometry import growth
 from shoal.lab.records import Shift
 from shoal.lab.study import LabRun, Placed
@@ -129,11 +130,9 @@ def placed(run: LabRun) -> None:
 
 
 def controls(run: LabRun) -> None:
-    """What random masks do on wider tasks, for models that gain from pruning."""
+    """What random masks do where pruning helps on a wider task."""
     count = closer = worse = 0
-    for one in run.of_best:
-        if one.sigma <= one.trained or (one.saved or 0.0) < 0.02:
-            continue
+    for one in helped(run.models, run.geometries):
         points = one.geometry.points
         dense = next(p for p in points if p.intervention == "dense")
         for p in points:
