@@ -14,12 +14,28 @@ from shoal.lab.checkpoint import LabCheckpoint
 from shoal.lab.controls import random_masks, select
 from shoal.lab.model import LabModel
 from shoal.lab.records import Shifts
-from shoal.lab.shift import measure, run_shifts
+from shoal.lab.shift import measure, transfer
 from shoal.lab.tasks import tasks_of
 from shoal.testing.planted import amplified, planted, times
 
 SETTINGS = ShiftSettings(selection=32, test=48, random_masks=6)
 DENSE, AMPLIFIER = Mask.dense(5), Mask.of(5, [3])
+
+
+def run_shifts(checkpoint, sigmas, settings):
+    """All that a lab run does for the shifts of one model, without keeping it."""
+    tasks = tasks_of(checkpoint, sigmas, settings)
+    chosen = [select(task, settings) for task in tasks]
+    wanted = [mask for one in chosen for mask in (one.best, one.bsba)]
+    return Shifts(
+        model=checkpoint.name,
+        fingerprint=checkpoint.fingerprint,
+        seed=checkpoint.config.seed,
+        trained=checkpoint.config.family.model_dump(mode="json"),
+        settings=settings.model_dump(mode="json"),
+        shifts=tuple(measure(t, one, wanted) for t, one in zip(tasks, chosen, strict=True)),
+        transfer=transfer(tasks, chosen),
+    )
 
 
 def amplifier() -> LabCheckpoint:

@@ -1,11 +1,8 @@
 """The geometry of a lab model on one of its tasks."""
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from shoal.core.mask import Mask
 from shoal.core.plan import ModelRef
@@ -16,42 +13,12 @@ from shoal.geometry.records import Geometry
 from shoal.geometry.settings import InterventionSettings
 from shoal.geometry.sides import Side
 from shoal.geometry.signatures import signatures
+from shoal.geometry.stack import Stack
 from shoal.lab.checkpoint import LabCheckpoint
-from shoal.lab.functions import Prompts
-from shoal.lab.model import LabModel
+from shoal.lab.losses import SquaredErrors
 from shoal.lab.stack import CLASSES, lab_stack, lab_texts
 from shoal.lab.study import Placed
 from shoal.lab.tasks import Task, sigma_of
-from shoal.lab.train import squared_errors
-
-
-@dataclass(frozen=True)
-class Losses:
-    """Squared error of each function by the model as it is now.
-
-    Attributes:
-        model: The model.
-        prompts: Points of the functions.
-        skip: First predictions that do not count.
-    """
-
-    model: LabModel
-    prompts: Prompts
-    skip: int
-
-    def __call__(self) -> NDArray[np.float64]:
-        """The errors [B]."""
-        errors = squared_errors(self.model, self.prompts)[:, self.skip :]
-        return errors.double().mean(1).numpy()
-
-
-def side_of(model: LabModel, prompts: Prompts, name: str, skip: int) -> Side:
-    """A task of a lab model as geometry sees it."""
-    return Side(
-        texts=lab_texts(prompts, name),
-        losses=Losses(model, prompts, skip),
-        metric=f"squared error, the first {skip} predictions left out",
-    )
 
 
 def place(
@@ -76,10 +43,7 @@ def place(
         seed: Seed of intervals and controls.
     """
     stack = lab_stack(checkpoint.model)
-    id, ood = (
-        side_of(checkpoint.model, t.test.prompts.rows(0, functions), t.name, skip)
-        for t in (trained, task)
-    )
+    id, ood = (_side(stack, t, functions, skip) for t in (trained, task))
     wanted = mask if mask else None
     settings = InterventionSettings(seed=seed, singles=True)
     with torch.inference_mode():
@@ -111,3 +75,9 @@ def place(
             notes=notes(stack, wanted, settings) if wanted else (),
         ),
     )
+
+
+def _side(stack: Stack, task: Task, functions: int, skip: int) -> Side:
+    prompts = task.test.prompts.rows(0, functions)
+    losses = SquaredErrors(stack, [prompts], skip)
+    return Side(texts=lab_texts(prompts, task.name), losses=losses, metric=losses.metric)

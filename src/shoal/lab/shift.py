@@ -5,61 +5,17 @@ controls of `shoal.lab.controls` and the reference learners. Every chosen mask i
 task, so that what a mask for shifted functions costs in distribution shows, and the converse.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from shoal.config.shifts import ShiftSettings
 from shoal.core.mask import Mask
-from shoal.lab.checkpoint import LabCheckpoint
-from shoal.lab.controls import select
 from shoal.lab.paired import compared, point_curve
-from shoal.lab.records import Cell, Measured, Selection, Shift, Shifts
+from shoal.lab.records import Cell, Measured, Selection, Shift
 from shoal.lab.references import references
 from shoal.lab.saturation import saturation
-from shoal.lab.tasks import Task, tasks_of
+from shoal.lab.tasks import Task
 
 SEED = 0
 """Of the bootstrap."""
-
-
-def run_shifts(
-    checkpoint: LabCheckpoint,
-    sigmas: Sequence[float],
-    settings: ShiftSettings | None = None,
-    on_step: Callable[[str, str], None] | None = None,
-) -> Shifts:
-    """Run the experiment for the task of training and for some shifts of it.
-
-    Args:
-        checkpoint: The model.
-        sigmas: Half widths of the coefficients; that of training comes first in any case.
-        settings: Options.
-        on_step: Called with a task and what begins for it, `select` or `test`.
-
-    Raises:
-        UsageError: If the model or a sigma does not allow it.
-        NotFiniteError: If the dense model's loss is not finite.
-    """
-    settings = settings or ShiftSettings()
-    tell = on_step or (lambda task, what: None)
-    tasks = tasks_of(checkpoint, sigmas, settings)
-    chosen = []
-    for task in tasks:
-        tell(task.name, "select")
-        chosen.append(select(task, settings))
-    wanted = [mask for selection in chosen for mask in (selection.best, selection.bsba)]
-    shifts = []
-    for task, selection in zip(tasks, chosen, strict=True):
-        tell(task.name, "test")
-        shifts.append(measure(task, selection, wanted))
-    return Shifts(
-        model=checkpoint.name,
-        fingerprint=checkpoint.fingerprint,
-        seed=checkpoint.config.seed,
-        trained=checkpoint.config.family.model_dump(mode="json"),
-        settings=settings.model_dump(mode="json"),
-        shifts=tuple(shifts),
-        transfer=transfer(tasks, chosen),
-    )
 
 
 def measure(task: Task, selection: Selection, others: Sequence[Mask] = ()) -> Shift:

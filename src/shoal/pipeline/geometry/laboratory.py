@@ -1,17 +1,11 @@
 """A model of the lab, with two distributions of the coefficients as its tasks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from shoal.config.base import Config
 from shoal.config.geometry import GeometryConfig
 from shoal.config.lab import DistributionField, FamilyConfig
-from shoal.config.shifts import ShiftSettings
 from shoal.core import fingerprint
 from shoal.core.errors import UsageError
 from shoal.core.mask import Mask
@@ -20,7 +14,9 @@ from shoal.geometry.sides import Side
 from shoal.geometry.stack import Batch, Stack, Texts
 from shoal.lab.checkpoint import CONFIG, LabCheckpoint, load_checkpoint
 from shoal.lab.functions import Prompts, draw_prompts
+from shoal.lab.losses import SquaredErrors
 from shoal.lab.stack import CLASSES, lab_stack, lab_texts
+from shoal.lab.streams import FITTED, PROFILED
 from shoal.models.device import pick_device
 from shoal.pipeline.geometry.language import ENOUGH
 from shoal.pipeline.geometry.subject import Subject, Task, counted_of, fitting_tokens
@@ -33,10 +29,6 @@ PREFIX = "lab:"
 
 LANGUAGE_ONLY = ("max_tokens", "metric", "data_dir", "bos", "dtype")
 """Options that say nothing of a lab model."""
-
-PROFILED, FITTED = 5, 6
-"""Streams of the functions that are profiled and that surrogates are fitted on; training and the
-experiments of `shoal.lab` draw from others."""
 
 PROBED = 8
 """Functions on which passes are timed."""
@@ -220,29 +212,3 @@ class _Making:
             positions[:, : self.config.skip_first] = False
             shown.append(Batch.of(batch.inputs, positions))
         return Texts(name, tuple(shown))
-
-
-class SquaredErrors:
-    """Squared error of each function under the model as it is when called.
-
-    Args:
-        stack: The model.
-        batches: The functions.
-        skip: First points of each prompt that do not count: too few came before them.
-    """
-
-    def __init__(
-        self, stack: Stack, batches: Sequence[Prompts], skip: int = ShiftSettings().skip
-    ) -> None:
-        self.stack, self.batches = stack, batches
-        self.skip = min(skip, batches[0].points - 1)
-        self.metric = f"mean squared error over the points after the first {self.skip}"
-
-    def __call__(self) -> NDArray[np.float64]:
-        """The loss of each function [B], in their order."""
-        found = []
-        for prompts in self.batches:
-            errors = (self.stack.run(prompts).cpu() - prompts.y) ** 2
-            found.append(errors[:, self.skip :].double().mean(1))
-        values: NDArray[np.float64] = torch.cat(found).numpy()
-        return values

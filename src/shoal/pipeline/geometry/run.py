@@ -27,7 +27,7 @@ from shoal.pipeline.geometry.request import (
     check_request,
     claim_folder,
 )
-from shoal.pipeline.geometry.subject import Subject
+from shoal.pipeline.geometry.subject import Subject, counted_of
 from shoal.pipeline.kept import Kept
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.plans import PlanLike
@@ -135,9 +135,7 @@ def _notes(parts: Parts, linear: Sequence[Linear]) -> list[str]:
     if "interventions" not in parts.config.parts or subject.mask is None:
         return found
     found += point_notes(subject.stack, subject.mask, parts.settings)
-    described = subject.ood.described
-    read = described.get("surrogate_states", described["states"])
-    states = 2 * read // (3 * len(subject.classes))
+    states = 2 * counted_of(subject.ood.side.fitting) // (3 * len(subject.classes))
     if subject.mask.whole_blocks_only and states < enough:
         found.append(
             f"inverse surrogates are fitted on about {states} states of "
