@@ -12,13 +12,13 @@ from shoal.core.mask import Mask
 from shoal.core.plan import ModelRef, Plan
 from shoal.geometry.sides import Side
 from shoal.geometry.stack import Batch, Stack, Texts
+from shoal.geometry.surrogates import ENOUGH
 from shoal.lab.checkpoint import CONFIG, LabCheckpoint, load_checkpoint
 from shoal.lab.functions import Prompts, draw_prompts
 from shoal.lab.losses import SquaredErrors
 from shoal.lab.stack import CLASSES, lab_stack, lab_texts
 from shoal.lab.streams import FITTED, PROFILED
 from shoal.models.device import pick_device
-from shoal.pipeline.geometry.language import ENOUGH
 from shoal.pipeline.geometry.subject import Subject, Task, counted_of, fitting_tokens
 from shoal.pipeline.listener import Listener
 from shoal.pipeline.plans import check_plan

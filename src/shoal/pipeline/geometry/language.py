@@ -14,6 +14,7 @@ from shoal.core.plan import Plan
 from shoal.data import Tokenisation
 from shoal.geometry.sides import Side
 from shoal.geometry.stack import Batch, Stack, Texts, llm_stack, states
+from shoal.geometry.surrogates import ENOUGH
 from shoal.models.batch import TokenBatch
 from shoal.models.dense import DenseModel
 from shoal.models.discover import depth_of
@@ -31,9 +32,6 @@ from shoal.pipeline.prepare import Model, load_report, locate
 
 MOST = 16_384
 """Items of a task that are read for the surrogates."""
-
-ENOUGH = 20
-"""Tokens per dimension that surrogates are fitted on where nothing else is asked for."""
 
 PROBE_TOKENS = 256
 """Positions on which passes are timed, about."""

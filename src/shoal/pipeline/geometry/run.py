@@ -139,8 +139,8 @@ def _notes(parts: Parts, linear: Sequence[Linear]) -> list[str]:
     if subject.mask.whole_blocks_only and states < enough:
         found.append(
             f"inverse surrogates are fitted on about {states} states of "
-            f"{subject.ood.side.texts.name}, fewer than {ENOUGH} per dimension ({enough}): more "
-            "--items make them better"
+            f"{subject.ood.side.texts.name}, fewer than {ENOUGH} per dimension ({enough}): "
+            "their R^2 says how well"
         )
     return found
 
